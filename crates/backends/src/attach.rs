@@ -11,14 +11,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
-use weftrun_core::backend::PortConnection;
+use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::helper::GroupGuard;
 
 /// Size of the buffer of a connection.
 const PIECE: usize = 32 << 10;
-/// The exit codes of [`connect_command`] for a port where nothing listens, and of a shell without bash.
+/// The exit codes of [`connect_request`] for a port where nothing listens, and of a shell without bash.
 const NOTHING_LISTENS: i32 = 97;
 const NOT_FOUND: i32 = 127;
 
@@ -102,18 +102,20 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Returns the command that connects its input and output to a port of localhost. It runs beside the rank, where bash is
+/// Returns the request to run a command that connects its input and output to a port of localhost beside a rank, where bash is
 /// the tool that most images have.
-pub fn connect_command(port: u16) -> Vec<String> {
+pub fn connect_request(rank: Option<u32>, port: u16) -> ExecRequest {
     let script = format!(
         "exec 3<>/dev/tcp/127.0.0.1/$1 || exit {NOTHING_LISTENS}\n\
          exec 4<&0\ncat <&3 & reader=$!\n{{ cat <&4 >&3; kill $reader; }} > /dev/null 2>&1 & writer=$!\n\
          wait $reader\nkill $writer 2> /dev/null\nexit 0\n"
     );
-    ["bash", "-c", &script, "weftrun", &port.to_string()].map(str::to_owned).to_vec()
+    let mut request = ExecRequest::new(["bash", "-c", &script, "weftrun", &port.to_string()]);
+    request.rank = rank;
+    request
 }
 
-/// A connection to a port through a program that was started with [`connect_command`].
+/// A connection to a port through a program that was started with [`connect_request`].
 #[derive(Debug)]
 pub struct PipedPort {
     port: u16,
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     fn start(port: u16) -> Box<dyn PortConnection> {
-        let words = connect_command(port);
+        let words = connect_request(None, port).command;
         let mut command = Command::from(child::command(&words[0]));
         command.args(&words[1..]);
         PipedPort::start(command, port).unwrap()

@@ -8,12 +8,13 @@
 #![allow(clippy::disallowed_methods, reason = "this is the writer that everything else uses")]
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 
 use anstream::adapter::strip_str;
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
+use jiff::Timestamp;
 use serde::Serialize;
 use weftrun::core::log::{clean_message, clean_text, escape_controls};
 use weftrun::core::mask::{mask, mask_value};
@@ -427,4 +428,14 @@ pub fn finding_text(finding: &Finding) -> String {
 /// Returns foreign text for a message: cleaned, without its own styles, on separate lines.
 pub fn plain_lines(text: &str) -> String {
     strip_str(&clean_message(text)).to_string()
+}
+
+/// Returns a time as `list` and `describe` print it, in UTC.
+pub fn time_text(time: Timestamp) -> String {
+    time.strftime("%FT%TZ").to_string()
+}
+
+/// Returns labels as `-l` takes them.
+pub fn labels_text(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }

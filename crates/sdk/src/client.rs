@@ -1,5 +1,6 @@
 //! The client: a registry of backends, a configuration and a journal.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -367,7 +368,8 @@ impl Client {
         // Jobs of others do not count for the limit.
         asked.limit = filter.limit.filter(|_| !by_record);
         let mut jobs = backend.list(&asked).await?;
-        let recent = self.inner.journal.recent().unwrap_or_default();
+        // Read at most once, and only where it is asked.
+        let recent = LazyCell::new(|| self.inner.journal.recent().unwrap_or_default());
         if by_record {
             let record =
                 |job: &JobSummary| self.inner.journal.find_among(&recent, &job.handle).ok().flatten();

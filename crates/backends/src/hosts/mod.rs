@@ -34,7 +34,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
-use crate::attach::{PipedPort, attach, connect_command};
+use crate::attach::{PipedPort, attach, connect_request};
 use crate::{stream, submit_once};
 use client::Client;
 
@@ -161,8 +161,7 @@ impl Backend for Hosts {
         rank: Option<u32>,
         port: u16,
     ) -> Result<Box<dyn PortConnection>> {
-        let mut request = ExecRequest::new(connect_command(port));
-        request.rank = rank;
+        let request = connect_request(rank, port);
         PipedPort::start(exec::interactive(&self.client, job, &request).await?, port)
     }
 }

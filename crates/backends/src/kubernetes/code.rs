@@ -34,15 +34,33 @@ const LARGEST_INLINE: usize = 90 * 1024;
 /// An object in etcd is at most 1.5 MiB; a ConfigMap at most 1 MiB.
 const LARGEST_MAP: usize = 900 * 1024;
 
-/// Writes the script and runs the command; many ranks of one pod may do so at once. The folder must be this
-/// user's own and no link, since a temporary folder may be a volume that other users write to.
-const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
+/// Makes the folder `d`, which must be this user's own and no link, since a temporary folder may be a volume that other users write to.
+macro_rules! own_folder {
+    () => {
+        r#"mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; };"#
+    };
+}
+
+/// Writes the script and runs the command; many ranks of one pod may do so at once.
+const INLINE: &str = concat!(
+    r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; "#,
+    own_folder!(),
+    r#" printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#
+);
 /// Clones once and runs the command in the clone.
-const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; p=https:ssh:file; case $u in http:*) p=$p:http ;; esac; [ -d "$d/.git" ] || GIT_ALLOW_PROTOCOL=$p GIT_TERMINAL_PROMPT=0 $(command -v timeout >/dev/null && echo timeout 1800) git clone --quiet -- "$u" "$d" || { echo "weftrun: error: the code was not fetched: see git's message above" >&2; exit 1; }; cd "$d" || exit; [ -z "$r" ] || GIT_ALLOW_PROTOCOL=$p git checkout --quiet "$r" -- || { echo "weftrun: error: the code was not fetched: revision $r" >&2; exit 1; }; exec "$@""#;
+const GIT: &str = concat!(
+    r#"d=$1 u=$2 r=$3; shift 3; "#,
+    own_folder!(),
+    r#" p=https:ssh:file; case $u in http:*) p=$p:http ;; esac; [ -d "$d/.git" ] || GIT_ALLOW_PROTOCOL=$p GIT_TERMINAL_PROMPT=0 $(command -v timeout >/dev/null && echo timeout 1800) git clone --quiet -- "$u" "$d" || { echo "weftrun: error: the code was not fetched: see git's message above" >&2; exit 1; }; cd "$d" || exit; [ -z "$r" ] || GIT_ALLOW_PROTOCOL=$p git checkout --quiet "$r" -- || { echo "weftrun: error: the code was not fetched: revision $r" >&2; exit 1; }; exec "$@""#
+);
 
 /// Unpacks a folder once in a pod, and runs the command in it, or in the folder below it that `w` names. The archive is a file,
 /// or base64. Ranks that begin at the same time each unpack, and the first link wins, so that none sees an incomplete folder.
-const UNPACK: &str = r#"d=$1 a=$2 w=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; [ -e "$d/folder" ] || { t=$(mktemp -d "$d/folder.XXXXXX") && case $a in (/*) cat -- "$a" ;; (*) printf %s "$a" | base64 -d ;; esac | tar -xzf - -C "$t" && chmod 755 "$t" || { echo "weftrun: error: the code was not fetched: see the message above; the image needs tar and gzip" >&2; rm -rf "$t"; exit 1; }; ln -s -n "$t" "$d/folder" 2>/dev/null || rm -rf "$t"; }; case $w in (/*) ;; (*) cd -P "$d/folder" && cd "./$w" || exit ;; esac; exec "$@""#;
+const UNPACK: &str = concat!(
+    r#"d=$1 a=$2 w=$3; shift 3; "#,
+    own_folder!(),
+    r#" [ -e "$d/folder" ] || { t=$(mktemp -d "$d/folder.XXXXXX") && case $a in (/*) cat -- "$a" ;; (*) printf %s "$a" | base64 -d ;; esac | tar -xzf - -C "$t" && chmod 755 "$t" || { echo "weftrun: error: the code was not fetched: see the message above; the image needs tar and gzip" >&2; rm -rf "$t"; exit 1; }; ln -s -n "$t" "$d/folder" 2>/dev/null || rm -rf "$t"; }; case $w in (/*) ;; (*) cd -P "$d/folder" && cd "./$w" || exit ;; esac; exec "$@""#
+);
 /// The archive in the ConfigMap.
 const ARCHIVE: &str = "code.tar.gz";
 /// A ConfigMap holds at most 1 MiB, keys included (k8s.io/kubernetes pkg/apis/core/validation, `MaxSecretSize`).

@@ -42,7 +42,7 @@ pub use document::{Process, ProcessList};
 use store::Store;
 pub use supervisor::supervise;
 
-use crate::attach::{PipedPort, attach, connect_command};
+use crate::attach::{PipedPort, attach, connect_request};
 use crate::{stream, submit_once};
 
 weftrun_core::register_backend!(
@@ -194,8 +194,7 @@ impl Backend for Local {
         rank: Option<u32>,
         port: u16,
     ) -> Result<Box<dyn PortConnection>> {
-        let mut request = ExecRequest::new(connect_command(port));
-        request.rank = rank;
+        let request = connect_request(rank, port);
         PipedPort::start(self.command(job, &request).await?, port)
     }
 }

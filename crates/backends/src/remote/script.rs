@@ -68,7 +68,7 @@ pub fn code(backend: &str, code: &Code, folder: &str, archive: &str, failed: &st
             )?;
             let damaged = not_fetched("the archive has other files than the job was submitted with")?;
             let unpacked = not_fetched("see tar's message above")?;
-            // The mark is a second older than the archive's files.
+            // The mark is a second older than the archive's files (`CODE_FILE_TIME`).
             Ok(format!(
                 "# {}\nif [ ! -f {folder}.whole ]; then\n  [ -f {archive} ]{absent}\n  \
                  [ \"$(gzip -dc {archive} | sha256sum)\" = {} ]{damaged}\n  \

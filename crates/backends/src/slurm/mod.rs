@@ -43,7 +43,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
-use crate::attach::{PipedPort, attach, connect_command};
+use crate::attach::{PipedPort, attach, connect_request};
 use crate::remote::{nodelist, quote};
 use crate::{refusals, stream};
 use client::Client;
@@ -217,8 +217,7 @@ impl Backend for Slurm {
         rank: Option<u32>,
         port: u16,
     ) -> Result<Box<dyn PortConnection>> {
-        let mut request = ExecRequest::new(connect_command(port));
-        request.rank = rank;
+        let request = connect_request(rank, port);
         PipedPort::start(exec::interactive(&self.client, job, &request).await?, port)
     }
 }

@@ -92,13 +92,17 @@ impl Marker {
 
     /// Returns the comment.
     pub fn text(&self) -> String {
-        let roles = if self.roles.len() > 1 { self.roles.join(",") } else { String::new() };
         let labels: Vec<String> = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let fabric = self.fabric.map_or("", Fabric::as_str);
-        let text = format!("weftrun:{}:{fabric}:{roles}:{}", self.submission, labels.join(","));
-        let whole = format!("weftrun:{}:{fabric}", self.submission).len();
-        let end = text.trim_end_matches(':').len().max(whole);
-        text.get(..end).unwrap_or(&text).to_owned()
+        let mut text = format!("weftrun:{}:{}", self.submission, self.fabric.map_or("", Fabric::as_str));
+        match self.roles.as_slice() {
+            [_, _, ..] => text.push_str(&format!(":{}", self.roles.join(","))),
+            _ if !labels.is_empty() => text.push(':'),
+            _ => {}
+        }
+        if !labels.is_empty() {
+            text.push_str(&format!(":{}", labels.join(",")));
+        }
+        text
     }
 
     /// Finds the marker in a comment or a command line.

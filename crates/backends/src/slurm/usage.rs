@@ -1,6 +1,6 @@
 //! What a job used, from the steps that accounting gathered.
 
-use weftrun_core::text::rounded_size;
+use weftrun_core::text::{Quantity, rounded_size};
 
 use super::client::Client;
 use super::ids::JobId;
@@ -52,24 +52,10 @@ fn read(text: &str) -> Vec<(String, String)> {
     facts
 }
 
-/// Reads `12345K`, `1.5G` or a number of bytes.
+/// Reads `12345K`, `1.5G` or a number of bytes. Slurm's suffixes are binary.
 fn size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text.get(digits.len()..)?.chars().next() {
-        None => 1.0,
-        Some('K') => 1024.0,
-        Some('M') => 1_048_576.0,
-        Some('G') => 1_073_741_824.0,
-        Some('T') => 1_099_511_627_776.0,
-        Some(_) => return None,
-    };
-    let number: f64 = digits.parse().ok()?;
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float converts to the nearest size"
-    )]
-    Some((number * unit) as u64)
+    let suffix = if text.ends_with(['K', 'M', 'G', 'T']) { "i" } else { "" };
+    Quantity::parse(&format!("{text}{suffix}")).map(Quantity::whole)
 }
 
 /// Reads `[DAYS-][HOURS:]MINUTES:SECONDS`.

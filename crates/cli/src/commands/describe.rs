@@ -13,7 +13,7 @@ use weftrun::report::{DescribeReport, WhyReport};
 
 use crate::context::Context;
 use crate::global::Format;
-use crate::output::style;
+use crate::output::{labels_text, style, time_text};
 
 #[derive(Args, Debug)]
 pub struct DescribeArgs {
@@ -54,23 +54,22 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
 
 /// Returns when the job was submitted, began and ended, and how long it ran.
 fn times(job: &JobSummary, now: Timestamp) -> Vec<(&'static str, String)> {
-    let said = |time: Timestamp| time.strftime("%FT%TZ").to_string();
     let mut times = Vec::new();
-    times.extend(job.created.map(|time| ("created", said(time))));
+    times.extend(job.created.map(|time| ("created", time_text(time))));
     match job.started {
         // Where a job waits, it is the cluster's expectation.
         Some(time) if job.phase == JobPhase::Pending && time > now => {
-            times.push(("starts", format!("{} (expected)", said(time))));
+            times.push(("starts", format!("{} (expected)", time_text(time))));
         }
         Some(time) if job.phase != JobPhase::Pending => {
-            times.push(("started", said(time)));
+            times.push(("started", time_text(time)));
             let until =
                 job.ended.or((!job.phase.is_terminal()).then_some(now)).filter(|until| *until >= time);
             times.extend(until.map(|until| ("elapsed", age(until, time))));
         }
         _ => {}
     }
-    times.extend(job.ended.map(|time| ("ended", said(time))));
+    times.extend(job.ended.map(|time| ("ended", time_text(time))));
     times
 }
 
@@ -107,8 +106,7 @@ fn text(detail: &JobDetail, wide: bool) -> String {
         text.push_str(&format!("  owner   {}\n", printable(owner)));
     }
     if !job.labels.is_empty() {
-        let labels: Vec<String> = job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        text.push_str(&format!("  labels  {}\n", printable(&labels.join(","))));
+        text.push_str(&format!("  labels  {}\n", printable(&labels_text(&job.labels))));
     }
     for (key, value) in &detail.facts {
         text.push_str(&format!("  {:<7} {}\n", printable(key), printable(value)));

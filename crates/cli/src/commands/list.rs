@@ -17,6 +17,7 @@ use weftrun::{Client, Outcome, Record, Result};
 use crate::context::Context;
 use crate::global::Format;
 use crate::interrupt::interrupted;
+use crate::output::{labels_text, time_text};
 
 #[derive(Args, Debug)]
 pub struct ListArgs {
@@ -273,10 +274,7 @@ const COLUMNS: [Column; 16] = [
     ("STARTED", true, |_, job| time(job.started.filter(|_| job.phase != JobPhase::Pending))),
     ("ENDED", true, |_, job| time(job.ended)),
     ("EXIT", true, |_, job| or_dash(job.exit_code.map(|code| code.to_string()))),
-    ("LABELS", true, |_, job| {
-        let labels = job.labels.iter().map(|(key, value)| format!("{key}={value}"));
-        text(&labels.collect::<Vec<_>>().join(","))
-    }),
+    ("LABELS", true, |_, job| text(&labels_text(&job.labels))),
     ("LAST SEEN", true, |client, job| {
         or_dash(client.last_seen(&job.handle).map(|(seen, at)| {
             clean_text(&format!("{seen} ({} ago)", age(weftrun::clock::now(), at))).into_owned()
@@ -306,7 +304,7 @@ fn text(text: &str) -> String {
 }
 
 fn time(at: Option<Timestamp>) -> String {
-    or_dash(at.map(|at| at.strftime("%FT%TZ").to_string()))
+    or_dash(at.map(time_text))
 }
 
 fn table(client: &Client, jobs: &[JobSummary], format: Format) -> String {

@@ -11,6 +11,7 @@ use weftrun::core::log::clean_text;
 use weftrun::report::PortReport;
 
 use crate::context::Context;
+use crate::interrupt::interrupted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,7 +90,7 @@ pub fn run(context: &Context, args: &PortForwardArgs) -> Result<u8> {
         });
         tokio::select! {
             ended = try_join_all(serve) => ended.map(drop)?,
-            Ok(()) = tokio::signal::ctrl_c() => {}
+            () = interrupted() => {}
         }
         Ok(exit_codes::OK)
     })

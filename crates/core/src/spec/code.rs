@@ -13,6 +13,10 @@ pub const MAX_CODE_FILES: u64 = 20_000;
 /// Largest size of the files of a folder that is sent with a job.
 pub const MAX_CODE_BYTES: u64 = 100 << 20;
 
+/// The time of every file of a folder that is sent with a job, in seconds since 1970, 1980-01-01 00:00:37: not 0, of which GNU tar warns,
+/// and an odd second, which no zip archive holds. The job's script on Slurm finds the files by it.
+pub const CODE_FILE_TIME: u64 = 315_532_837;
+
 /// Code brought along.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

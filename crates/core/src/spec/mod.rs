@@ -14,7 +14,7 @@ mod volume;
 
 pub use crate::text::Quantity;
 pub use builder::JobSpecBuilder;
-pub use code::{Archive, Code, CodeContent, MAX_CODE_BYTES, MAX_CODE_FILES};
+pub use code::{Archive, CODE_FILE_TIME, Code, CodeContent, MAX_CODE_BYTES, MAX_CODE_FILES};
 pub use file::{Format, JobFile, JobFlag, Overrides, PartialJob, job_flags, patched, to_toml};
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;

@@ -9,10 +9,8 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ring::digest::{Context, SHA256};
+use weftrun_core::spec::CODE_FILE_TIME;
 
-/// The time of every file, 1980-01-01 00:00:37: not 0, of which GNU tar warns, and an odd second, which no zip archive holds. A job's
-/// script finds the files by it.
-const TIME: u64 = 315_532_837;
 const BLOCK: usize = 512;
 /// The longest name that a header holds.
 const LONGEST: usize = 100;
@@ -74,7 +72,7 @@ impl Archive {
         field(b"0000000", 8);
         field(b"0000000", 8);
         field(format!("{:011o}", bytes.len()).as_bytes(), 12);
-        field(format!("{TIME:011o}").as_bytes(), 12);
+        field(format!("{CODE_FILE_TIME:011o}").as_bytes(), 12);
         // The checksum is computed as if it were blanks.
         field(b"        ", 8);
         field(&[kind], 1);

@@ -117,12 +117,7 @@ pub fn run(
     for (folder, _) in own.into_iter().filter(|(_, there)| *there) {
         let _ = write!(options, " {flag} \"$PWD/{folder}:$PWD/{folder}\"");
     }
-    let folder = match (renderer.spec().workdir_in_code(), &renderer.spec().workdir, &renderer.spec().code) {
-        (Some(inside), ..) => Some(format!("\"$PWD/code\"/{}", quote::word(inside)?)),
-        (None, Some(folder), _) => Some(quote::word(folder)?),
-        (None, None, Some(_)) => Some("\"$PWD/code\"".to_owned()),
-        (None, None, None) => None,
-    };
+    let folder = renderer.work_folder("\"$PWD/code\"")?;
     let folder_flag = if kind == Container::Apptainer { "--pwd" } else { "-w" };
     if let Some(folder) = folder {
         let _ = write!(options, " {folder_flag} {folder}");

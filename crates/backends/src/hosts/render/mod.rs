@@ -310,11 +310,18 @@ impl Renderer<'_> {
 
     /// Returns the working folder of the processes, as a line.
     fn change_folder(&self) -> Result<String> {
+        let folder = self.work_folder("code")?;
+        Ok(folder.map_or_else(|| "cd || exit 1\n".to_owned(), |folder| format!("cd {folder} || exit 1\n")))
+    }
+
+    /// Returns the working folder of the processes as a word of the shell, if the job names or brings one; `code` is the word for
+    /// the folder of its code.
+    fn work_folder(&self, code: &str) -> Result<Option<String>> {
         Ok(match (self.spec().workdir_in_code(), &self.spec().workdir, &self.spec().code) {
-            (Some(inside), ..) => format!("cd code/{} || exit 1\n", quote::word(inside)?),
-            (None, Some(folder), _) => format!("cd {} || exit 1\n", quote::word(folder)?),
-            (None, None, Some(_)) => "cd code || exit 1\n".to_owned(),
-            (None, None, None) => "cd || exit 1\n".to_owned(),
+            (Some(inside), ..) => Some(format!("{code}/{}", quote::word(inside)?)),
+            (None, Some(folder), _) => Some(quote::word(folder)?),
+            (None, None, Some(_)) => Some(code.to_owned()),
+            (None, None, None) => None,
         })
     }
 
