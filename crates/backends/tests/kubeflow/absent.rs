@@ -184,7 +184,10 @@ async fn revoked_credentials_are_told_while_following() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rank_that_fails_after_its_master_ended_well_is_an_error() {
     let Some(cluster) = cluster() else { return };
-    let text = "if [ $RANK = 0 ]; then sleep 3; exit 0; fi\nsleep 6\necho 'Traceback (most recent call last):'\n\
+    // The master goes once the worker has begun: a name without a running pod does not resolve, and the worker waits for it.
+    let text = "if [ $RANK = 0 ]; then exec nc -l -p 5005; fi\n\
+                until echo begun | nc -w 5 \"$MASTER_ADDR\" 5005; do sleep 1; done\nsleep 6\n\
+                echo 'Traceback (most recent call last):'\n\
                 echo '  File \"/train.py\", line 3, in <module>'\necho 'RuntimeError: boom'\nexit 1\n";
     let code = Code::Script { name: "train.py".into(), text: text.into() };
     let spec = JobSpec::builder(name("late")).image(IMAGE).launch(Launch::Torchrun).code(code);
