@@ -61,6 +61,17 @@ impl Output {
         matches!(self.format, Format::Json | Format::Yaml)
     }
 
+    /// Refuses `-o` where there is only text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] that names what prints only text.
+    pub fn text_only(&self, what: &str) -> Result<()> {
+        if self.format == Format::Table {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Usage, format!("{what} prints text only")).hint("leave out -o"))
+    }
+
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -97,9 +108,9 @@ impl Output {
     ///
     /// # Errors
     /// That of [`is_closed_stdout`] if the reader is gone, which ends the program quietly.
-    pub fn document(&self, text: &str) -> Result<()> {
+    pub fn document(&self, text: impl AsRef<[u8]>) -> Result<()> {
         let mut writer = self.document_writer();
-        writer.write_all(text.as_bytes()).map_err(unwritten)?;
+        writer.write_all(text.as_ref()).map_err(unwritten)?;
         writer.finish()
     }
 

@@ -9,7 +9,6 @@ use weftrun::report::ActReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::global::Format;
 
 /// Arguments of verbs that take handles only.
 #[derive(Args, Debug)]
@@ -146,9 +145,7 @@ fn result(context: &Context, failures: Vec<Error>) -> Result<u8> {
 
 /// Prints which jobs an action would be applied to, and their phases. A job that cannot be found does not stop it.
 fn would(context: &Context, handles: &[String], action: Action) -> Result<u8> {
-    if context.out.format != Format::Table {
-        return Err(Error::new(ErrorKind::Usage, "--dry-run prints text only").hint("leave out -o"));
-    }
+    context.out.text_only("--dry-run")?;
     let client = context.client()?;
     context.block_on(async {
         let (jobs, mut failures) = jobs(context, &client, handles, action).await;

@@ -2,7 +2,7 @@
 //! job that brings weftrun's own.
 
 use std::env::consts::ARCH;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -20,7 +20,7 @@ use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::transport::{follow_job, is_job};
 use crate::context::Context;
-use crate::job_flags::duration;
+use crate::job_flags::limit;
 use crate::output::style;
 
 const EXAMPLES: &str = "\
@@ -58,7 +58,7 @@ pub struct BandwidthArgs {
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = duration,
+        value_parser = limit,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "5s"
@@ -67,7 +67,7 @@ pub struct BandwidthArgs {
     /// Switch NCCL's profiler off in a running job, for the rest of it (NCCL 2.31 and later)
     #[arg(long, conflicts_with_all = ["counters", "instance_type", "write_library"])]
     pub off: bool,
-    /// Write weftrun's library for this kind of machine to a file, for `NCCL_PROFILER_PLUGIN`
+    /// Write weftrun's library for this kind of machine to a file (`-` for stdout), for `NCCL_PROFILER_PLUGIN`
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     pub write_library: Option<PathBuf>,
 }
@@ -75,8 +75,7 @@ pub struct BandwidthArgs {
 /// Prints the speeds. The exit code does not depend on them.
 pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
     if let Some(file) = &args.write_library {
-        NamedFile::check(file)?.write(library()?)?;
-        return Ok(exit_codes::OK);
+        return write_library(context, file);
     }
     let (measured, traffic) = match &args.inputs[..] {
         [job] if is_job(job) && args.off => return switch_off(context, job),
@@ -123,8 +122,18 @@ pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
+fn write_library(context: &Context, file: &Path) -> Result<u8> {
+    if file == Path::new("-") {
+        context.out.document(library()?)?;
+    } else {
+        NamedFile::check(file)?.write(library()?)?;
+    }
+    Ok(exit_codes::OK)
+}
+
 /// Ends the measuring of a job.
 fn switch_off(context: &Context, job: &str) -> Result<u8> {
+    context.out.text_only("--off")?;
     let client = context.client()?;
     let version = context.block_on(async { context.job(&client, job).await?.stop_measuring().await })?;
     context.out.say(format!(

@@ -17,6 +17,6 @@ pub struct CompletionsArgs {
 pub fn run(context: &Context, args: &CompletionsArgs) -> Result<u8> {
     let script = crate::complete::script(&crate::global::word(&args.shell))
         .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the script: {error}")))?;
-    context.out.document(&String::from_utf8_lossy(&script))?;
+    context.out.document(&script)?;
     Ok(exit_codes::OK)
 }

@@ -26,7 +26,7 @@ pub fn run(context: &Context, args: &ManArgs) -> Result<u8> {
     } else {
         let mut page = Vec::new();
         clap_mangen::Man::new(crate::command()).render(&mut page).map_err(io)?;
-        context.out.document(&String::from_utf8_lossy(&page))?;
+        context.out.document(&page)?;
     }
     Ok(exit_codes::OK)
 }

@@ -90,10 +90,8 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Completions(args)) => completions::run(context, &args),
         Some(Command::Man(args)) => man::run(context, &args),
         Some(Command::Tui(args)) => tui::run(context, args),
-        Some(Command::Version) if context.out.format != Format::Table => {
-            Err(Error::new(ErrorKind::Usage, "`version` prints text only").hint("leave out -o"))
-        }
         Some(Command::Version) => {
+            context.out.text_only("`version`")?;
             context.out.line(concat!("weftrun ", env!("CARGO_PKG_VERSION")))?;
             Ok(exit_codes::OK)
         }

@@ -74,6 +74,7 @@ fn the_library_is_written() {
     }
     written.ok();
     assert!(std::fs::read(place.path("nccl.so")).unwrap().starts_with(b"\x7fELF"));
+    assert!(place.run("bandwidth --write-library -").ok().out.starts_with("\u{7f}ELF"));
 }
 
 const JOB: &str =
@@ -191,6 +192,8 @@ fn the_measuring_of_a_running_job_is_switched_off() {
         place.run(&format!("delete {name} -b local --yes")).ok();
     }
     place.run("bandwidth live --off --counters -b local").code(2);
+    assert!(place.run("bandwidth live --off -o json -b local").code(2).err.contains("--off prints text only"));
+    assert!(place.run("bandwidth live --counters=0s -b local").code(2).err.contains("less than a second"));
     place.run(&format!("bandwidth {} --off", recording("library-2.28.9-ok"))).code(2);
     place.run("submit -b local --name ended --follow -- true").ok();
     assert!(place.run("bandwidth ended --off -b local").code(6).err.contains("a job that has ended"));

@@ -84,7 +84,7 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
         }
     };
     if context.out.format == Format::Html {
-        context.out.document(&mask(&html::page(&known)?))?;
+        context.out.document(&*mask(&html::page(&known)?))?;
         return Ok(exit_codes::OK);
     }
     let mut report = JobReport::new(&known.transport, WhyReport::from(known.why.clone()));

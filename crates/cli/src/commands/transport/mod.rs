@@ -26,7 +26,7 @@ use weftrun::{Error, ErrorKind, Result};
 use crate::context::Context;
 use crate::global::Format;
 use crate::interrupt::interrupted;
-use crate::job_flags::duration;
+use crate::job_flags::limit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,7 +59,7 @@ pub struct TransportArgs {
     #[arg(
         long,
         value_name = "TIME",
-        value_parser = duration,
+        value_parser = limit,
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "5s",
