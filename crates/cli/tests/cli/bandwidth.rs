@@ -192,7 +192,9 @@ fn the_measuring_of_a_running_job_is_switched_off() {
         place.run(&format!("delete {name} -b local --yes")).ok();
     }
     place.run("bandwidth live --off --counters -b local").code(2);
-    assert!(place.run("bandwidth live --off -o json -b local").code(2).err.contains("--off prints text only"));
+    assert!(
+        place.run("bandwidth live --off -o json -b local").code(2).err.contains("--off prints text only")
+    );
     assert!(place.run("bandwidth live --counters=0s -b local").code(2).err.contains("less than a second"));
     place.run(&format!("bandwidth {} --off", recording("library-2.28.9-ok"))).code(2);
     place.run("submit -b local --name ended --follow -- true").ok();

@@ -69,6 +69,7 @@ pub(super) const RULES: &[Rule] = &[
         ofi_issue!("69")).patch(&[("env.FI_EFA_USE_HUGE_PAGE", Some("0")), ("env.FI_EFA_FORK_SAFE", Some("1"))])
         .signatures(&[Signature::EfaFork, Signature::ForkOutOfMemory])
         .when(forked)
+        .advice(named_variable)
         .fails(),
     rule("R13", "OFI-LIBFABRIC-TOO-OLD", HIGH,
         "libfabric is older than the plugin needs",
@@ -200,6 +201,15 @@ fn forked(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::EfaFork)
         || (seen.has(Signature::ForkOutOfMemory)
             && (seen.on_aws() || seen.uses(Network::LibfabricOther, false)))
+}
+
+/// Returns what to do where libfabric's message names a variable: older ones know only RDMAV_FORK_SAFE
+/// (prov/efa/src/efa_fork_support.c).
+fn named_variable(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::EfaFork)?.traces;
+    traces.iter().any(|trace| trace.text.trim() == "RDMAV_FORK_SAFE").then(|| {
+        "set RDMAV_FORK_SAFE=1, as the message says, or start data loaders and other processes with `spawn`".to_owned()
+    })
 }
 
 fn other_providers(seen: &RuleInput<'_>) -> Option<String> {

@@ -36,6 +36,12 @@ pub(super) const RULES: &[Rule] = &[
         .advice(relaxed_ordering)
         .by_line(compared_in_detail)
         .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
+    rule("R41b", "BOOTSTRAP-MIXED", HIGH,
+        "while ranks connected, one got a message of another size than it waited for: they connect in different orders, run different builds of NCCL, or their NCCL mixes messages up",
+        "run one build of NCCL on all ranks and make them do the same sends and receives; where they do, and it comes and goes, another version of NCCL is the way (2.19.3 is known for it)",
+        nccl_issue!("1176"))
+        .signatures(&[Signature::BootstrapMixed])
+        .fails(),
     rule("R42", "DUPLICATE-GPU", HIGH,
         "two ranks use one GPU",
         "set the device from the local rank: torch.cuda.set_device(local_rank)",
@@ -248,7 +254,7 @@ fn ib_mismatch<'s>(seen: &'s RuleInput<'_>) -> Option<&'s Trace> {
 /// Returns what to do where the network found the sizes to differ: NICs that reorder writes look the same.
 fn relaxed_ordering(seen: &RuleInput<'_>) -> Option<String> {
     ib_mismatch(seen)?;
-    Some("make all ranks call the same collectives with the same sizes; if they do, set NCCL_IB_PCI_RELAXED_ORDERING=0 and switch forced relaxed ordering off in the NICs' firmware".to_owned())
+    Some("make all ranks call the same collectives with the same sizes, with one version of NCCL and the same NCCL_* variables (NCCL_PROTO, NCCL_ALGO, NCCL_BUFFSIZE change the sizes of messages); if they do, set NCCL_IB_PCI_RELAXED_ORDERING=0 and switch forced relaxed ordering off in the NICs' firmware".to_owned())
 }
 
 /// Returns whether no warning of NCCL says why its call failed.

@@ -59,10 +59,12 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["Failed to modify QP to RTR", "timed out"], &["ibv_create_ah(", "failed: Connection timed out"]])
         .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
-        "an HCA reported an asynchronous event: a port went down, a queue pair failed, or the HCA is dead",
+        "an HCA reported an asynchronous event",
         "look at dmesg and the link counters of that HCA on that host; replace it if it comes back",
         nccl_issue!("1919"))
         .signatures(&[Signature::IbAsyncEvent])
+        .detail(async_events)
+        .advice(of_async_event)
         .fails(),
     rule("R21b", "ROCE-GID-UNREADABLE", HIGH,
         "the kind of a GID of a RoCE NIC could not be read: that index of its table is empty, or the container does not show it",
@@ -203,6 +205,41 @@ fn lost_peers(seen: &RuleInput<'_>) -> Option<String> {
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let parts: Vec<String> = parts.map(|(what, names)| format!("{what} {names}")).collect();
     (!parts.is_empty()).then(|| format!(" ({})", parts.join("; ")))
+}
+
+/// Returns the event of a line, and the port if it names one: `NET/IB : mlx5_3:1 Got async error event: port error`.
+fn async_event(text: &str) -> Option<(&str, Option<&str>)> {
+    let (before, event) = text.split_once("event")?;
+    let port = name_behind(before, "NET/IB : ", &[' ']).filter(|name| name.contains(':'));
+    let event = event.trim_start_matches([' ', ':']).trim_end();
+    (!event.is_empty()).then_some((event, port))
+}
+
+fn async_events_of<'s>(seen: &'s RuleInput<'_>) -> impl Iterator<Item = (&'s str, Option<&'s str>)> {
+    let hits = seen.map.signatures().get(Signature::IbAsyncEvent);
+    hits.into_iter().flat_map(|hits| &hits.traces).filter_map(|trace| async_event(&trace.text))
+}
+
+/// Says which events they were, and of which ports.
+fn async_events(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let shown = |(event, port): (&str, Option<&str>)| {
+        port.map_or_else(|| event.to_owned(), |port| format!("{event} ({port})"))
+    };
+    let events: BTreeSet<String> = async_events_of(seen).map(shown).collect();
+    let named: Vec<String> = events.into_iter().take(MOST).collect();
+    (!named.is_empty()).then(|| format!(": {}", named.join(", ")))
+}
+
+/// Returns what to do about a port, and about a whole HCA, by the names that libibverbs gives the events (`src/enum_strs.c`).
+fn of_async_event(seen: &RuleInput<'_>) -> Option<String> {
+    let has = |words: &str| async_events_of(seen).any(|(event, _)| event.contains(words));
+    if has("catastrophic") || has("fatal") {
+        return Some("take that host out and look at its dmesg: the HCA or its firmware failed (update the firmware, reset or replace the HCA)".to_owned());
+    }
+    has("port error").then(|| {
+        "look at the link of that port: dmesg, `ibstat` or `ethtool`, its error counters, cable, transceiver and switch port".to_owned()
+    })
 }
 
 /// Returns what to do where the ports of a list have different link layers, or another library could not connect.

@@ -202,6 +202,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             "a:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\nb:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n".to_owned(),
         ]),
         ("R41", vec![warn("misc/socket.cc:900", "NET/Socket : peer 10.0.0.2<41235> message truncated : receiving 8388608 bytes instead of 4194304")]),
+        ("R41b", vec![warn("bootstrap.cc:77", "Message truncated : received 256 bytes instead of 4")]),
         ("R42", vec![
             warn("init.cc:761", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1c000"),
             // PyTorch quotes it on a line of its own.
@@ -1095,6 +1096,26 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
             "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=21, OpType=BROADCAST, TensorShape=[1], TensorDt",
             "make all ranks call the same collectives",
         ),
+        (
+            "n4:77:91 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.0.0.6<58683> collective mismatch error, local size 496640 remote size 65536",
+            "NCCL_PROTO",
+        ),
+        (
+            "n4:77:91 [0] transport/net_ib.cc:199 NCCL WARN NET/IB : mlx5_3:1 Got async error event: port error",
+            "cable",
+        ),
+        (
+            "n4:77:91 [0] transport/net_ib.cu:80 NCCL WARN NET/IB : Got async event : local catastrophic error",
+            "take that host out",
+        ),
+        (
+            "As a result, the libfabric EFA provider is operating in\na condition that could result in memory corruption or\n          RDMAV_FORK_SAFE\n",
+            "RDMAV_FORK_SAFE=1",
+        ),
+        (
+            "As a result, the libfabric EFA provider is operating in\na condition that could result in memory corruption or\n",
+            "FI_EFA_USE_HUGE_PAGE=0",
+        ),
     ] {
         let cause = cause_of(&format!("{log}\n"));
         let fix = cause.as_ref().map_or("", |cause| cause.fix.as_str());
@@ -1290,6 +1311,18 @@ fn what_only_looks_like_an_end_is_none() {
         (
             "R41",
             "/src/nvshmem/src/modules/bootstrap/uid/bootstrap_uid.cpp:bootstrap_net_recv:99: Message truncated : received 58 bytes instead of 8\n",
+        ),
+        (
+            "R41b",
+            "/src/nvshmem/src/modules/bootstrap/uid/bootstrap_uid.cpp:bootstrap_net_recv:99: Message truncated : received 58 bytes instead of 8\n",
+        ),
+        (
+            "R41b",
+            "n4:77:91 [0] misc/socket.cc:900 NCCL WARN NET/Socket : peer 10.0.0.2<41235> message truncated : receiving 8388608 bytes instead of 4194304\n",
+        ),
+        (
+            "R41",
+            "n4:77:91 [0] bootstrap.cc:77 NCCL WARN Message truncated : received 256 bytes instead of 4\n",
         ),
         ("C14", "[gpu-1:77] ud_iface.c:48  Fatal: iface 0x1: failed to create peer: Input/output error\n"),
         (

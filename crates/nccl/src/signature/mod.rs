@@ -185,6 +185,8 @@ signatures! {
         VersionMismatch: FAILS,
         /// Ranks disagree on a collective or its size.
         CollectiveMismatch: FAILS,
+        /// While ranks connected, one got a message of another size than it waited for.
+        BootstrapMixed: FAILS,
         /// A line of Huawei's HCCL, which is not NCCL.
         Hccl: FAILS,
         /// Two ranks use one GPU.

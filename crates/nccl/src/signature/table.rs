@@ -46,6 +46,7 @@ const OTHER_ERRORS: &[&str] = &[
     "Operation not permitted",
     "No such device",
 ];
+const BOOTSTRAP: &str = "Message truncated : received ";
 const QP_EVENTS: &[&str] = &["work queue"];
 const COMPLETION: &[&str] = &["ibv_modify_qp", "ibv_query_gid"];
 
@@ -226,7 +227,9 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::StrayConnection, "magic mismatch"),
     row(Signature::VersionMismatch, "Mismatched NCCL version"),
     // NVSHMEM's bootstrap, which is a copy of NCCL's, compares no collectives, and MPI has receive buffers of any size.
-    with(Signature::CollectiveMismatch, "essage truncated", &[], &["nvshmem", "MPI_ERR_TRUNCATE"]),
+    with(Signature::CollectiveMismatch, "essage truncated", &[], &["nvshmem", "MPI_ERR_TRUNCATE", BOOTSTRAP]),
+    // bootstrap.cc, which carries no data of collectives; net_socket.cc writes "message truncated : receiving".
+    with(Signature::BootstrapMixed, "essage truncated", &[BOOTSTRAP], &["nvshmem"]),
     row(Signature::CollectiveMismatch, "Mismatched collective"),
     // "may be caused by a collective mismatch" is a guess of NCCL.
     with(Signature::CollectiveMismatch, "collective mismatch", &[], &["may be caused by"]),
