@@ -75,9 +75,15 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
 /// Returns that a rank gave up waiting, where the line that names the operation is not in the log.
 fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     let (mut told, mut failed, mut reports) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+    let mut ops: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for known in &scene.reports {
         match &known.report.fact {
-            Fact::ToldOfTimeout { by } => told.extend(by.or(known.rank)),
+            Fact::ToldOfTimeout { by, op } => {
+                told.extend(by.or(known.rank));
+                if let Some((op, rank)) = op.as_deref().zip(known.rank) {
+                    ops.entry(op).or_default().insert(rank);
+                }
+            }
             Fact::WatchdogFailed { seq } => {
                 known.rank.map(|rank| failed.entry(rank).or_insert(*seq));
             }
@@ -86,7 +92,14 @@ fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
         reports.push(known.report);
     }
     let ranks: Vec<u32> = told.into_iter().collect();
-    let what = if !ranks.is_empty() {
+    let diverged = ops.len() > 1;
+    let what = if diverged {
+        let part = |(op, ranks): (&&str, &BTreeSet<u32>)| {
+            format!("{} in {op}", named(&ranks.iter().copied().collect::<Vec<_>>()))
+        };
+        let parts: Vec<String> = ops.iter().take(4).map(part).collect();
+        format!("ranks wait in different operations: {}", parts.join(", "))
+    } else if !ranks.is_empty() {
         format!("a collective timed out on {}; no line says which rank did not join", named(&ranks))
     } else if let Some((rank, seq)) = failed.first_key_value() {
         format!(
@@ -95,7 +108,8 @@ fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     } else {
         return None;
     };
-    Some(CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false))
+    let found = CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false);
+    Some(CollectiveCause { diverged, ..found })
 }
 
 /// What is the same for all groups.

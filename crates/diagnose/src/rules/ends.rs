@@ -752,6 +752,12 @@ pub(super) const RULES: &[Rule] = &[
         "submit the job again, or use a queue that is not preempted",
         SLURM)
         .of(&[CauseClass::Preempted]),
+    cause("C57a", "JOB-REQUEUED",
+        "the job was put back into the queue",
+        "wait for its next start, which continues from the last checkpoint if the program reads one: what follows in this log is the end of the processes",
+        "https://slurm.schedmd.com/scontrol.html#OPT_requeue")
+        .says(&[&["the job was put back into the queue"]])
+        .kind(CauseClass::Cancelled),
     cause("C57", "JOB-CANCELLED",
         "the job was cancelled",
         "submit the job again, unless it was cancelled on purpose",

@@ -110,6 +110,13 @@ pub(super) const RULES: &[Rule] = &[
         .when(failed_without_reason)
         .detail(reason_and_peer)
         .blame(Blame::Link),
+    // oneCCL's src/atl/ofi/helper/atl_ofi_helper.cpp.
+    rule("R52b", "ONECCL-NO-PROVIDER", HIGH,
+        "oneCCL found no provider of libfabric that it can use",
+        "see what the host has (`fi_info -l`) and choose one: FI_PROVIDER=tcp as a test, verbs or psm3 for the fabric that is there; load oneCCL's environment (setvars.sh, FI_PROVIDER_PATH), or let MPI carry it (CCL_ATL_TRANSPORT=mpi)",
+        "https://uxlfoundation.github.io/oneCCL/env-variables.html")
+        .says(&[&["CCL_ERROR", "can not open network providers"], &["CCL_ERROR", "can't find suitable provider"]])
+        .fails(),
     rule("R52", "OFI-GDR-OFF-HMEM", MEDIUM,
         "EFA works without GPUDirect RDMA: libfabric's CUDA calls cannot be switched off",
         "use the EFA installer's libfabric built with CUDA",

@@ -27,6 +27,13 @@ pub(crate) const NCCL_NO_REASON: Rule = cause("C23", "NCCL-NO-REASON",
     .when(|seen| seen.has(Signature::TestNcclFailed) && !seen.has(Signature::Warning))
     .advice(other_ranks);
 
+/// Returns what to do where the functions of libibverbs are missing: an NCCL that was built with RDMA_CORE=1 does not load it by itself.
+fn of_verbs(text: &str) -> Option<String> {
+    text.contains("undefined symbol: ibv_").then(|| {
+        "install libibverbs (rdma-core) and link or preload it (LD_PRELOAD=libibverbs.so.1), or use an NCCL that was built without RDMA_CORE=1, which loads it by itself".to_owned()
+    })
+}
+
 /// Says where the reason may stand if NCCL's own lines were on and do not have it.
 fn other_ranks(seen: &RuleInput<'_>) -> Option<String> {
     let advice = "NCCL_DEBUG=INFO was on, and these logs do not have the reason: read the first warning of NCCL in the logs of all ranks";
@@ -157,7 +164,8 @@ pub(super) const RULES: &[Rule] = &[
         "the process chose a GPU of a number that it does not see",
         "set the device from the local rank, and give the container as many GPUs as it has ranks; Slurm's `--gpus-per-task` shows each task its own GPU alone, as number 0 (use that, or `--gpus-per-node`)",
         CUDA)
-        .says(&[&["invalid device ordinal"]])
+        // Baidu's DeepBench says nothing more of it.
+        .says(&[&["invalid device ordinal"], &["Failed to set cuda device"]])
         .lines(CUDA_LINES),
     cause("C08b", "GPU-PEERS-EXHAUSTED",
         "CUDA cannot map the memory of more peers: one GPU reaches only a limited number of others directly",
@@ -189,7 +197,7 @@ pub(super) const RULES: &[Rule] = &[
         "an assertion in a kernel on the GPU did not hold: most often an index or a label outside of its range",
         "read the line with `Assertion` above it, which names the condition; run once with CUDA_LAUNCH_BLOCKING=1, or on the CPU, to find the call, and compare the indices (labels, token ids, positions) with the sizes of the tables",
         CUDA)
-        .says(&[&["device-side assert"]])
+        .says(&[&["device-side assert"], &[": block: [", "Assertion `"]])
         .lines(CUDA_LINES),
     cause("C11", "GPU-ECC",
         "the memory of a GPU has an error that cannot be corrected",
@@ -330,6 +338,7 @@ pub(super) const RULES: &[Rule] = &[
         "a library does not have a function that another one was built against: two versions are mixed",
         "install the version that the library in the line was built with (for `nccl…` the NCCL that this PyTorch asks for), and take other copies off LD_LIBRARY_PATH and LD_PRELOAD",
         "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+        .by_line(of_verbs)
         .says(&[&["undefined symbol: "], &["symbol lookup error"]]),
     cause("C17", "MODULE-MISSING",
         "Python does not find a module",

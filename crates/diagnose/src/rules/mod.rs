@@ -29,7 +29,7 @@ pub(super) use messages::NCCL_NO_REASON;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 pub(super) use starts::{STORE_BARRIER_CROWDED, barrier_counts};
-pub(super) use verbs::peer_of;
+pub(super) use verbs::{NIXL_FAILED, peer_of};
 
 use weftrun_nccl::{Signature, Trace};
 

@@ -97,7 +97,7 @@ pub(super) const RULES: &[Rule] = &[
         "free the SHARP quota (sharp_am), use the HPC-X plugin and one process a GPU",
         "https://github.com/NVIDIA/nccl-tests/issues/311")
         .signatures(&[Signature::CollnetUnavailable, Signature::CollnetRequested])
-        .says(&[&["sharp_get_job_data_len failed"], &["SHARP coll init error"]])
+        .says(&[&["sharp_get_job_data_len failed"], &["SHARP coll init error"], &["SHARP group create: "], &["Failed to lock SAT tree"]])
         .kind(CauseClass::Nccl)
         .when(collnet_missed),
     rule("R35", "MNNVL-IMEX", HIGH,
@@ -107,6 +107,13 @@ pub(super) const RULES: &[Rule] = &[
         .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::MnnvlBroken])
         .fails(),
+    // The CUDA driver API's cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC.
+    rule("R35b", "FABRIC-MEMORY-REFUSED", HIGH,
+        "the driver refused memory that other nodes of an NVLink domain can reach: the process has no IMEX channel",
+        "give the container an IMEX channel (/dev/nvidia-caps-imex-channels; in Kubernetes a ComputeDomain) and run nvidia-imex on the nodes; on a system without NVLink between nodes run what needs none",
+        "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/imexchannels.html")
+        .says(&[&["CUDA_ERROR_NOT_PERMITTED", "cuMemCreate"]])
+        .kind(CauseClass::CudaError),
     rule("R47", "CUMEM-HOST-FALLBACK", NOTE,
         "memory of the host is not allocated with cuMem",
         "--cap-add SYS_NICE, or NCCL_CUMEM_HOST_ENABLE=0",

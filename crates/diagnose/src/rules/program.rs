@@ -75,10 +75,12 @@ pub(super) const RULES: &[Rule] = &[
         .detail(first_trace)
         .fails(),
     rule("R45", "TOPOLOGY-XML", HIGH,
-        "the topology file does not fit the GPUs and NICs that are visible",
+        "NCCL could not use a description of the node's GPUs and NICs: that of a topology file, or what the system tells of a device",
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
         .signatures(&[Signature::TopologyXml])
+        .advice(unusable_nic)
+        .by_line(nic_without_address)
         .fails(),
     rule("R45b", "GRAPH-XML", HIGH,
         "the file of NCCL's graph does not fit the GPUs and NICs that are visible",
@@ -228,6 +230,18 @@ fn taken_rank(seen: &RuleInput<'_>) -> Option<String> {
         Some(format!(": {}", rest.split_once(" ranks")?.0))
     };
     traces.iter().find_map(|trace| rank(&trace.text))
+}
+
+/// Returns what to do where a NIC has no PCI address, as a virtual one or one behind USB has none.
+fn nic_without_address(text: &str) -> Option<String> {
+    text.contains("Attribute busid of node nic").then(|| {
+        "use a newer NCCL, or leave the NIC without a PCI address (virtual, or behind USB) out with NCCL_SOCKET_IFNAME and NCCL_IB_HCA; a topology file that is set (NCCL_TOPO_FILE) may name it, too".to_owned()
+    })
+}
+
+fn unusable_nic(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::TopologyXml)?.traces;
+    traces.iter().find_map(|trace| nic_without_address(&trace.text))
 }
 
 /// Says which sizes the two ends of a connection have.

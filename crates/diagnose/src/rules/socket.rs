@@ -51,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         .fails(),
     rule("R36d", "SOCKET-NOT-MADE", HIGH,
         "the system gave NCCL no socket for an interface's address",
-        "look at the words behind it: `Address family not supported` means an IPv6 address where IPv6 is off, or a container without a network of its own (NCCL_SOCKET_FAMILY=AF_INET, `--net=host`)",
+        "look at the words behind it: `Address family not supported` means an IPv6 address where IPv6 is off, a container without a network of its own (NCCL_SOCKET_FAMILY=AF_INET, `--net=host`), or a peer that failed before it told its address: read the first warning of the others",
         "https://github.com/NVIDIA/nccl/blob/master/src/misc/socket.cc")
         .signatures(&[Signature::SocketRefused])
         .fails(),

@@ -23,6 +23,10 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::IbRetryExceeded])
         .detail(lost_peers)
         .advice(of_ucx)
+        // libibverbs' ibv_wc_status_str (`verbs.c`), which Mooncake and others print.
+        .by_line(without_nccl)
+        .says(&[&["transport retry counter exceeded"]])
+        .kind(CauseClass::Nccl)
         .blame(Blame::Link),
     rule("R18", "IB-FLUSHED", NOTE,
         "work requests were flushed (status 5): an echo of an earlier error",
@@ -35,12 +39,17 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("707"))
         .explaining(&["IB-QP-EVENT"])
         .signatures(&[Signature::IbLocalProtection])
+        // UCX's ib_mlx5_log.c, and libibverbs.
+        .by_line(denied_to_ucx)
+        .says(&[&["ocal protection error"]])
         .fails(),
     rule("R20", "IB-REMOTE-REFUSED", HIGH,
         "the peer refused an RDMA request (status 9, 10 or 11)",
         "look at the peer's log of the same moment",
         nccl_issue!("1710"))
         .signatures(&[Signature::IbRemoteRefused])
+        .says(&[&["emote access error"], &["emote invalid request error"], &["emote operation error"]])
+        .kind(CauseClass::Nccl)
         .blame(Blame::Link),
     rule("R21", "IB-QP-TRANSITION", HIGH,
         "a queue pair could not be connected: wrong GID index, no route between the GIDs, or ports of two kinds (InfiniBand and RoCE)",
@@ -55,8 +64,10 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("2013"))
         .explaining(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
-        // Mooncake's rdma_endpoint.cpp and UCCL.
+        .by_line(without_nccl)
+        // Mooncake's rdma_endpoint.cpp, UCCL and UCX.
         .says(&[&["Failed to modify QP to RTR", "timed out"], &["ibv_create_ah(", "failed: Connection timed out"]])
+        .kind(CauseClass::Nccl)
         .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
         "an HCA reported an asynchronous event",
@@ -95,6 +106,28 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/cornelisnetworks/opa-psm2/blob/master/psm_context.c")
         .says(&[&["assign_context command failed: Device or resource busy"], &["PSM2 can't open hfi unit"]])
         .fails(),
+    rule("R24g", "PSM-NO-PORT", HIGH,
+        "the Omni-Path or PSM3 library found no port of a NIC that it can use",
+        "look at the link of that host's NIC (`opainfo`, `ibstat`: cable, subnet manager); for another network choose another provider (FI_PROVIDER), on one host PSM3_DEVICES=self,shm or PSM2_DEVICES=self,shm",
+        "https://github.com/cornelisnetworks/opa-psm2/blob/master/psm_context.c")
+        .says(&[&["no hfi units are active"], &["PSM3 can't open nic unit"]])
+        .explaining(&["MPI-NOT-STARTED"])
+        .fails(),
+    rule("R24h", "PSM-SHARED-MEMORY", HIGH,
+        "the Omni-Path library could not join the shared memory of its node",
+        "give all ranks of a node one /dev/shm with room in it, and remove what ended jobs left there (`ls /dev/shm/psm*`)",
+        "https://github.com/cornelisnetworks/opa-psm2/issues/42")
+        .says(&[&["PSM could not set up shared memory segment"]])
+        .explaining(&["MPI-NOT-STARTED"])
+        .fails(),
+    NIXL_FAILED,
+    // DeepEP's csrc/kernels/internode.cu.
+    rule("R17b", "DEEPEP-TIMEOUT", HIGH,
+        "DeepEP waited in vain for data of another rank: one of a node (NVL) or of another node (RDMA), as the line says",
+        "read the log of the rank that the line names as `src`: it ended, hangs, or calls something else; where all run, test the RDMA path between the nodes (NVSHMEM_DEBUG=INFO, ib_write_bw)",
+        "https://github.com/deepseek-ai/DeepEP/issues/137")
+        .says(&[&["DeepEP ", " timeout"]])
+        .kind(CauseClass::Nccl),
     rule("R24c", "UCX-MEMLOCK", MEDIUM,
         "UCX could not register memory with a NIC or make a queue of it, and goes on without that NIC",
         "set memlock unlimited (IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker) if MPI is to use the NIC; on a host without InfiniBand nothing is to do",
@@ -134,11 +167,19 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["Failed to register memory ", "Bad address"]])
         .fails(),
     rule("R25", "IB-WITHOUT-GDR", MEDIUM,
-        "the InfiniBand or RoCE connections run without GPUDirect RDMA",
+        "InfiniBand or RoCE connections run without GPUDirect RDMA",
         "load nvidia_peermem (NCCL before 2.23 may overlook it: use a newer one), or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
         nccl_issue!("1537"))
         .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr])
-        .when(without_gdr),
+        .when(without_gdr)
+        .detail(hosts_without_gdr),
+    // NVSHMEM's src/modules/transport/ibgda/ibgda.cpp and ibrc.cpp.
+    rule("R25b", "NVSHMEM-NO-PEER-MEMORY", MEDIUM,
+        "NVSHMEM leaves a transport out, since the kernel module for GPUDirect RDMA is not loaded (nvidia_peermem or nv_peer_mem)",
+        "load the module for GPUDirect RDMA on every node (`modprobe nvidia_peermem`), or let NVSHMEM use DMA-BUF where kernel and driver have it",
+        "https://docs.nvidia.com/nvshmem/release-notes-install-guide/install-guide/abstract.html")
+        .says(&[&["neither nv_peer_mem, or nvidia_peermem detected"]])
+        .kind(CauseClass::Nccl),
     rule("R26", "GDR-TOO-FAR", MEDIUM,
         "GPUDirect RDMA is off because GPU and NIC are too far apart",
         "use a near NIC; in a VM set NCCL_NET_GDR_LEVEL=SYS or give NCCL a topology file",
@@ -171,11 +212,19 @@ pub(super) const RULES: &[Rule] = &[
         .when(nics_differ)
         .detail(odd_hosts),
     rule("R53", "IB-DEVICE-NOT-OPENED", HIGH,
-        "an HCA is listed and cannot be opened: the ranks end with different NICs",
-        "give the container every uverbs device; set the same NCCL_IB_HCA everywhere",
+        "an HCA is listed and cannot be opened: NCCL goes on without it",
+        "if the job is to use that HCA, give the container its device in /dev/infiniband; one of another pod or function is left out with NCCL_IB_HCA, the same on every rank",
         nccl_issue!("2428"))
         .signatures(&[Signature::DeviceNotOpened]),
 ];
+
+/// What NIXL raises of any error of UCX, whose own lines stand above it.
+pub(crate) const NIXL_FAILED: Rule = rule("R17c", "NIXL-BACKEND-FAILED", HIGH,
+    "the backend of NIXL, most often UCX, failed to move data",
+    "read the lines of UCX above it; without any set UCX_LOG_LEVEL=info, and check UCX_NET_DEVICES and UCX_TLS against `ucx_info -d`",
+    "https://github.com/ai-dynamo/nixl/blob/main/src/api/cpp/nixl_types.h")
+    .says(&[&["NIXL_ERR_BACKEND"]])
+    .blame(Blame::Rank(CauseClass::Exception));
 
 /// Returns the peer that a completion of NCCL names: `Got completion from peer 10.0.0.2<38536> with error 12`.
 pub fn peer_of(text: &str) -> Option<&str> {
@@ -209,7 +258,7 @@ fn lost_peers(seen: &RuleInput<'_>) -> Option<String> {
 
 /// Returns the event of a line, and the port if it names one: `NET/IB : mlx5_3:1 Got async error event: port error`.
 fn async_event(text: &str) -> Option<(&str, Option<&str>)> {
-    let (before, event) = text.split_once("event")?;
+    let (before, event) = text.split_once("event").filter(|_| !text.starts_with("Call to "))?;
     let port = name_behind(before, "NET/IB : ", &[' ']).filter(|name| name.contains(':'));
     let event = event.trim_start_matches([' ', ':']).trim_end();
     (!event.is_empty()).then_some((event, port))
@@ -257,6 +306,24 @@ fn of_another_library(seen: &RuleInput<'_>) -> Option<String> {
     other.then(|| {
         "check with ib_write_bw that the NICs of the two hosts reach each other, and the GID index of the library that printed it (NVSHMEM: NVSHMEM_IB_GID_INDEX, NVSHMEM_HCA_LIST)".to_owned()
     })
+}
+
+/// Returns what to do about a path that another library than NCCL uses, which reads none of NCCL's variables.
+fn without_nccl(text: &str) -> Option<String> {
+    let gid = if text.contains("UCX") {
+        "its GID index (UCX_IB_GID_INDEX)"
+    } else {
+        "the GID index that the library uses"
+    };
+    (!text.contains("NCCL")).then(|| {
+        format!("check with ib_write_bw that the NICs in the line reach each other between the two hosts, with {gid} (`show_gids`), and look at their link counters")
+    })
+}
+
+/// Returns what to do where the memory of a GPU was denied to UCX.
+fn denied_to_ucx(text: &str) -> Option<String> {
+    text.contains("UCX")
+        .then(|| "disable ACS, boot with iommu=pt; UCX_IB_GPU_DIRECT_RDMA=no confirms it".to_owned())
 }
 
 /// Returns what to do where UCX lost the packets, which reads none of NCCL's variables.
@@ -311,6 +378,18 @@ fn odd_hosts(seen: &RuleInput<'_>) -> Option<String> {
 fn without_gdr(seen: &RuleInput<'_>) -> bool {
     let said = seen.has(Signature::IbGdrDisabled) || seen.has(Signature::IbConnectionWithoutGdr);
     said && seen.verdict.fabric != FabricSeen::Network(Network::OmniPath)
+}
+
+/// Names the hosts without GPUDirect RDMA where other connections have it.
+fn hosts_without_gdr(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let hits = [Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr];
+    let hits = hits.into_iter().filter_map(|signature| seen.map.signatures().get(signature));
+    let hosts: BTreeSet<&str> =
+        hits.flat_map(|hits| &hits.traces).filter_map(|trace| seen.map.host_of(trace)).collect();
+    let named: Vec<&str> = hosts.into_iter().take(MOST).collect();
+    (seen.verdict.gdr == GdrSeen::Some && !named.is_empty())
+        .then(|| format!(" on {}; other connections have it", named.join(", ")))
 }
 
 /// Returns whether missing InfiniBand matters: not on one node, or where another network is in use.

@@ -784,7 +784,25 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("C08c", vec![
             line("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n[373.35] NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827"),
         ]),
-        ("C10b", vec![raised("RuntimeError: CUDA error: device-side assert triggered"), cuda("device-side assert triggered")]),
+        ("C10b", vec![
+            raised("RuntimeError: CUDA error: device-side assert triggered"),
+            cuda("device-side assert triggered"),
+            line("../aten/src/ATen/native/cuda/Indexing.cu:1146: indexSelectLargeIndex: block: [342,0,0], thread: [96,0,0] Assertion `srcIndex < srcSelectDimSize` failed."),
+        ]),
+        ("R17b", vec![line("DeepEP dispatch NVL receiver timeout, channel: 9, RDMA: 1, nvl: 3, src RDMA: 0, src nvl: 3, start: 0, end: 0")]),
+        ("R17c", vec![raised("nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND")]),
+        ("R24g", vec![
+            line("e001.53882PSM2 no hfi units are active (err=23)"),
+            line("gpu-1:rank0: PSM3 can't open nic unit: 0 (err=23)\nAbort(673306767): Fatal error in internal_Init_thread: Other MPI error, error stack:\nMPID_Init(513)...........: \ncreate_vni_context(982)..: OFI endpoint open failed (ofi_init.c:982:create_vni_context:Cannot allocate memory)"),
+        ]),
+        ("R24h", vec![line("PSM could not set up shared memory segment (err=9)\nAbort(1094543) on node 5 (rank 5 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:\nMPID_Init(863)..............:")]),
+        ("R17", vec![line("E0325 09:33:41.551047  8274 worker_pool.cpp:294] Worker: Process failed for slice (opcode: 1, peer_nic: 10.0.0.7:15867@mlx5_9, retry_cnt: 0): transport retry counter exceeded")]),
+        ("R19", vec![line("[1745700389.902821] [gpu-1:6274 :0]     ib_mlx5_log.c:179  UCX  ERROR Local protection error on mlx5_0:1/RoCE (synd 0x4 vend 0x51 hw_synd 0/2)")]),
+        ("R22", vec![line("[1745563465.856286] [gpu-1:1617 :0]       ib_device.c:1332 UCX  ERROR   ibv_create_ah(dlid=49152 sl=0 port=1 src_path_bits=0 dgid=::ffff:10.0.0.2 flow_label=0xffffffff sgid_index=3) for UD mlx5 connect on mlx5_3 failed: Connection timed out\nTraceback (most recent call last):\n  File \"/train.py\", line 3, in <module>\nnixl._bindings.nixlBackendError: NIXL_ERR_BACKEND")]),
+        ("C57a", vec![line("slurmstepd: error: *** JOB 7 ON gpu-1 CANCELLED AT 2026-11-24T12:00:00 DUE TO JOB REQUEUE ***\nsrun: error: gpu-1: tasks 2-3: Exited with exit code 1")]),
+        ("R25b", vec![line("/src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:nvshmemt_init:3626: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.")]),
+        ("R35b", vec![line("[CUDA_ERROR_NOT_PERMITTED] operation not permitted in expression cuMemCreate(&handle, size, &prop, 0 ) on gpu-1, rank = 0")]),
+        ("R52b", vec![line("2026:08:21-10:41:21:( 8320) |CCL_ERROR| atl_ofi_helper.cpp:867 atl_ofi_get_prov_list: fi_getinfo error: ret -61, providers 0\n2026:08:21-10:41:21:( 8320) |CCL_ERROR| atl_ofi_helper.cpp:1384 atl_ofi_open_nw_provs: can not open network providers")]),
         ("C17c", vec![
             line("HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://hub.example/api/datasets/x"),
             raised("urllib.error.HTTPError: HTTP Error 429: Too Many Requests"),
@@ -1116,6 +1134,11 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
             "As a result, the libfabric EFA provider is operating in\na condition that could result in memory corruption or\n",
             "FI_EFA_USE_HUGE_PAGE=0",
         ),
+        (
+            "n4:77:91 [0] graph/xml.h:101 NCCL WARN Attribute busid of node nic not found",
+            "without a PCI address",
+        ),
+        ("n4:77:91 [0] graph/xml.h:101 NCCL WARN Attribute arch of node cpu not found", "NCCL_TOPO_FILE"),
     ] {
         let cause = cause_of(&format!("{log}\n"));
         let fix = cause.as_ref().map_or("", |cause| cause.fix.as_str());

@@ -27,7 +27,7 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         say(who, Content::Fact(Fact::Exception(exception)));
     } else if !speaks(piece) {
     } else if let Some(fatal) = error(piece) {
-        let text = printable(words_of_error(piece.text, fatal), 300);
+        let text = printable(words_of_error(piece.text, fatal), 512);
         // TensorFlow's GPU_CHECK: the kernel was not launched.
         let is_cuda = fatal
             && (text.starts_with("Test CUDA failure")
@@ -275,6 +275,7 @@ const ENDS: &[&str] = &[
     "[enforce fail at ",
     ": Fatal error in ",
     "borting with error : HSA_STATUS_ERROR",
+    "symbol lookup error: ",
 ];
 
 /// What the kernel's drivers of NICs, NVSHMEM, UCX, TensorFlow, shells, launchers, Ray and Kubernetes' events report, which need not
@@ -284,6 +285,8 @@ const REPORTED: &[&[&str]] = &[
     &["nvshmem", "non-zero status: "],
     &["nvshmem", ": NULL value "],
     &["nvshmem", "essage truncated"],
+    &["nvshmem", "nvidia_peermem detected"],
+    &[": block: [", "Assertion `", "` failed"],
     &["ssh: connect to host "],
     &["ssh: Could not resolve hostname "],
     &[": line ", ": No such file or directory"],
@@ -330,6 +333,7 @@ const REPORTED: &[&[&str]] = &[
     &["sequential map was requested", "not enough node entries"],
     &["ssh not successful for host "],
     &["Waiting in store based barrier ", "worker_count="],
+    &["|CCL_ERROR| "],
 ];
 
 /// What a program that failed to do something ends its line with: the words of strerror(3) about devices and networks.
@@ -375,6 +379,8 @@ pub(super) fn speaks(piece: &Piece<'_>) -> bool {
         || own.starts_with(b"raise ")
         || !waits && (whole.has("[INFO]") || whole.has(" INFO ") || own.starts_with(b"INFO "))
         || whole.has("severity=Correct")
+        // srun goes on without a plugin of its configuration.
+        || whole.has("error: spank: ") && whole.has(": Plugin file not found")
         || whole.has("  File \"")
         || whole.has("    raise ")
         // torchrun's own exception, above its table.

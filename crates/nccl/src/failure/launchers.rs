@@ -140,7 +140,7 @@ pub(super) fn torchrun(
 
 /// Reads messages of Slurm and of the kernel.
 pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Content<'_>)) {
-    const REASONS: [(ClusterReason, &[&str]); 5] = [
+    const REASONS: [(ClusterReason, &[&str]); 6] = [
         (
             ClusterReason::OutOfMemory,
             &[
@@ -155,6 +155,7 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
         ),
         (ClusterReason::TimeLimit, &["DUE TO TIME LIMIT"]),
         (ClusterReason::Preempted, &["DUE TO PREEMPTION"]),
+        (ClusterReason::Requeued, &["DUE TO JOB REQUEUE"]),
         (ClusterReason::NodeFailure, &["DUE TO NODE FAILURE", "Node failure on", "NODE_FAIL"]),
         // The kubelet's pkg/kubelet/eviction/helpers.go; read 2026-11-26.
         (ClusterReason::Evicted, &["The node was low on resource"]),

@@ -50,6 +50,8 @@ pub enum ClusterReason {
     TimeLimit,
     /// Another job took the nodes.
     Preempted,
+    /// The job was put back into the queue.
+    Requeued,
     /// A person or a program cancelled the job.
     Cancelled,
     /// Kubernetes evicted a pod.
@@ -120,6 +122,8 @@ pub enum Fact {
     ToldOfTimeout {
         /// The rank that told, where it is another one.
         by: Option<u32>,
+        /// The operation, where the line names it.
+        op: Option<String>,
     },
     /// Ray lost a worker; it does not know why.
     WorkerLost {

@@ -15,7 +15,7 @@ const CAUGHT: &str = "Watchdog caught collective operation timeout";
 fn timed_out(text: Text<'_>, group: Option<String>) -> Fact {
     match text.after("WorkNCCL(").and_then(work) {
         Some(work) => Fact::TimedOut { group, work },
-        None => Fact::ToldOfTimeout { by: None },
+        None => Fact::ToldOfTimeout { by: None, op: text.after("WorkNCCL(").and_then(operation) },
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Wri
     }
     if let Some(by) = text.after("due to a collective timeout from ") {
         let by = by.after("rank ").and_then(|rest| rest.0.first()?.is_ascii_digit().then_some(rest)?.small());
-        say(who, Content::Fact(Fact::ToldOfTimeout { by }));
+        say(who, Content::Fact(Fact::ToldOfTimeout { by, op: None }));
     }
     if let Some(seq) = waits.and_then(Text::long) {
         let work = Work { seq, op: UNNAMED_WORK.to_owned(), size: None };
@@ -84,15 +84,19 @@ fn group(text: Text<'_>) -> Option<String> {
 /// Reads `SeqNum=11, OpType=ALLREDUCE, NumelIn=65792, …`.
 pub(super) fn work(text: Text<'_>) -> Option<Work> {
     let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
-    let op = text.after("OpType=")?;
-    // A line that is cut in the name proves no operation.
-    let whole = op.0.get(op.name().len()).is_some_and(|next| matches!(next, b',' | b')'));
-    let op = if whole { op.word() } else { UNNAMED_WORK.to_owned() };
+    let op = operation(text).or_else(|| text.has("OpType=").then(|| UNNAMED_WORK.to_owned()))?;
     let size = text
         .after("NumelIn=")
         .map(|rest| ("NumelIn", rest.word()))
         .or_else(|| text.after("TensorShape=").map(|rest| ("TensorShape", rest.bracketed())));
     Some(Work { seq, op, size })
+}
+
+/// Reads `OpType=ALLREDUCE,`; a line that is cut in the name proves no operation.
+fn operation(text: Text<'_>) -> Option<String> {
+    let op = text.after("OpType=")?;
+    let whole = op.0.get(op.name().len()).is_some_and(|next| matches!(next, b',' | b')'));
+    whole.then(|| op.word())
 }
 
 /// Reads what ranks run from `Detected mismatch between collectives on ranks. Rank 1 is running collective:

@@ -167,6 +167,9 @@ pub(super) fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str
         ClusterReason::Image => (Grade::Cluster, CauseClass::Image, "the image could not be pulled"),
         ClusterReason::Unschedulable => (Grade::Cluster, CauseClass::Unschedulable, "no node can take a pod"),
         ClusterReason::Preempted => (Grade::Ended, CauseClass::Preempted, "another job took the nodes"),
+        ClusterReason::Requeued => {
+            (Grade::Ended, CauseClass::Cancelled, "the job was put back into the queue")
+        }
         ClusterReason::Cancelled => (Grade::TimeLimit, CauseClass::Cancelled, "the job was cancelled"),
         ClusterReason::TimeLimit => {
             (Grade::TimeLimit, CauseClass::TimeLimit, "the time limit of the job was reached")

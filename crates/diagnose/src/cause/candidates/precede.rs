@@ -13,7 +13,7 @@ use super::super::grade::Grade;
 use super::rulings::Ruling;
 use super::{Candidate, NEAR};
 use crate::rule_input::RuleInput;
-use crate::rules::{PEER_ENDED, PROGRAM_EXCEPTION, Rule, SLURM_REFUSED, rules};
+use crate::rules::{NIXL_FAILED, PEER_ENDED, PROGRAM_EXCEPTION, Rule, SLURM_REFUSED, rules};
 
 /// Most lines between what NCCL or a plugin of it says and the error of the program that follows from it.
 const REACH: u64 = 6;
@@ -42,7 +42,8 @@ pub(super) fn precede(found: &mut [Candidate], seen: &RuleInput<'_>) {
             if general.rule.code == PEER_ENDED.code {
                 return is_of_a_node_or_gpu(one.class);
             }
-            is_before(one, general) && is_of_same_program(one, general)
+            is_before(one, general)
+                && (general.rule.code == NIXL_FAILED.code || is_of_same_program(one, general))
         };
         let near = (general.source, general.line.saturating_sub(NEAR))
             ..=(general.source, general.line.saturating_add(NEAR));
@@ -65,6 +66,7 @@ pub(super) fn precede(found: &mut [Candidate], seen: &RuleInput<'_>) {
 fn is_general(one: &Candidate) -> bool {
     let is_of = |rule: &Rule| one.rule.code == rule.code;
     is_of(&SLURM_REFUSED)
+        || is_of(&NIXL_FAILED)
         || is_of(&PEER_ENDED) && one.grade == Grade::Remote
         || is_of(&PROGRAM_EXCEPTION) && matches!(one.grade, Grade::Alone | Grade::Quoted)
 }
