@@ -51,6 +51,23 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
 
+/// Returns the program of a name, as a shell finds it: the name itself if it has a slash, else the first
+/// executable in the path.
+pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
+    if name.is_empty() {
+        return None;
+    }
+    if name.contains('/') {
+        return is_executable(Path::new(name)).then(|| PathBuf::from(name));
+    }
+    std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
 /// Reads a path that the user named, which may be a pipe or a terminal, up to `limit` bytes.
 ///
 /// # Errors

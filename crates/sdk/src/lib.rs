@@ -129,6 +129,7 @@ mod config;
 mod diagnosis;
 pub mod files;
 mod forward;
+mod found_targets;
 mod health;
 #[cfg(feature = "image")]
 mod image;

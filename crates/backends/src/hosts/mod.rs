@@ -13,6 +13,7 @@ mod exec;
 mod logs;
 mod look;
 mod render;
+mod ssh_config;
 mod status;
 mod submit;
 mod unreachable;
@@ -41,7 +42,13 @@ use client::Client;
 /// The backend's name.
 const BACKEND: &str = "hosts";
 
-weftrun_core::register_backend!(BACKEND, "machines without a scheduler, over ssh", connect, form: Form::Script);
+weftrun_core::register_backend!(
+    BACKEND,
+    "machines without a scheduler, over ssh",
+    connect,
+    form: Form::Script,
+    find: ssh_config::find
+);
 
 /// The hosts of one target.
 #[derive(Clone, Debug)]

@@ -39,8 +39,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
-    TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob, PortConnection,
+    Rendered, Scope, TargetConfig,
 };
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
@@ -49,9 +49,28 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result, register_backend};
 
+use crate::kubernetes::ClusterConfig;
 use client::Client;
 
-register_backend!("kubeflow", "Kubeflow: PyTorchJob, MPIJob and TrainJob on Kubernetes", connect);
+register_backend!(
+    "kubeflow",
+    "Kubeflow: PyTorchJob, MPIJob and TrainJob on Kubernetes",
+    connect,
+    find: find
+);
+
+/// Most contexts of a kubeconfig that are found.
+const MOST_CONTEXTS: usize = 32;
+
+/// Finds the contexts of the user's kubeconfig.
+fn find(target: &TargetConfig) -> Vec<FoundTarget> {
+    let Some(config) = ClusterConfig::of(target) else { return Vec::new() };
+    let contexts = config.contexts().unwrap_or_default();
+    let found = |name: String| {
+        FoundTarget::new(&name, format!("context `{name}` of {}", config.files())).with("context", name)
+    };
+    contexts.into_iter().take(MOST_CONTEXTS).map(found).collect()
+}
 
 /// A namespace of a Kubernetes cluster with Kubeflow's training operators.
 #[derive(Debug)]

@@ -1,12 +1,14 @@
 //! The settings of a local target.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::files;
 
 /// The keys of a local target in the config file.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,28 +58,11 @@ impl Config {
         let path = target.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str);
         Ok(Self {
             grace,
-            torchrun: find_program(&settings.torchrun, path),
-            mpirun: find_program(&settings.mpirun, path),
+            torchrun: files::find_program(&settings.torchrun, path),
+            mpirun: files::find_program(&settings.mpirun, path),
             python: settings.python,
             library_path: target.env.get("LD_LIBRARY_PATH").filter(|path| !path.is_empty()).cloned(),
             user_processes: getrlimit(Resource::Nproc).current,
         })
     }
-}
-
-/// Returns the program of a name, as a shell finds it: the name itself if it has a slash, else the first
-/// executable in the path.
-fn find_program(name: &str, path: &str) -> Option<PathBuf> {
-    if name.is_empty() {
-        return None;
-    }
-    if name.contains('/') {
-        return is_executable(Path::new(name)).then(|| PathBuf::from(name));
-    }
-    std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_executable(file))
-}
-
-fn is_executable(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

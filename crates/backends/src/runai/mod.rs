@@ -32,8 +32,8 @@ use futures_util::stream::BoxStream;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
-    TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob, PortConnection,
+    Rendered, Scope, TargetConfig,
 };
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId, ordered,
@@ -48,7 +48,21 @@ use config::RunaiTarget;
 use resolve::{Project, text};
 use version::Version;
 
-register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect);
+register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect, find: find);
+
+/// Finds the control plane of the environment, or that of the official command line's login.
+fn find(target: &TargetConfig) -> Vec<FoundTarget> {
+    let named = target
+        .env
+        .get("RUNAI_URL")
+        .filter(|url| !url.is_empty())
+        .map(|_| "the variable RUNAI_URL".to_owned());
+    let login = || {
+        let official = Official::of(target).filter(Official::logged_in)?;
+        Some(format!("the login of `runai` at {}", official.url()?))
+    };
+    named.or_else(login).map(|sign| FoundTarget::new("runai", sign)).into_iter().collect()
+}
 
 async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
     let settings = RunaiTarget::of(&target)?;

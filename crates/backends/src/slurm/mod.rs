@@ -32,8 +32,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
-    TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob, PortConnection,
+    Rendered, Scope, TargetConfig,
 };
 use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
@@ -45,7 +45,7 @@ use weftrun_core::{Finding, Result};
 
 use crate::attach::{PipedPort, attach, connect_request};
 use crate::remote::{nodelist, quote};
-use crate::{refusals, stream};
+use crate::{files, refusals, stream};
 use client::Client;
 
 pub use weftrun_convert::NoCounterpart;
@@ -57,8 +57,15 @@ weftrun_core::register_backend!(
     BACKEND,
     "Slurm clusters, by their commands here or over ssh",
     connect,
-    form: Form::Script
+    form: Form::Script,
+    find: find
 );
+
+/// Finds the cluster whose `sbatch` is in the PATH.
+fn find(target: &TargetConfig) -> Vec<FoundTarget> {
+    let sbatch = target.env.get("PATH").and_then(|path| files::find_program("sbatch", path));
+    sbatch.map(|file| FoundTarget::new(BACKEND, format!("`{}`", file.display()))).into_iter().collect()
+}
 
 /// One Slurm cluster.
 #[derive(Clone, Debug)]

@@ -27,6 +27,8 @@ Examples:
   weftrun config set target.prod.backend kubeflow
   weftrun config set job.labels.team nlp
   weftrun config unset target.old
+  weftrun config add                       what this machine shows: contexts, a scheduler, hosts
+  weftrun config add prod
   weftrun config trust                     trust this project's .weftrun.toml after reading it";
 
 #[derive(Args, Debug)]
@@ -63,6 +65,13 @@ pub enum ConfigAction {
         /// Value, as TOML or a plain word
         #[arg(value_name = "VALUE")]
         value: String,
+    },
+    /// Make targets of what was found on this machine: contexts of the kubeconfig, Slurm's commands, the hosts of ~/.ssh/config,
+    /// a login of Run:ai. Without a name, list it
+    Add {
+        /// Names that `weftrun config add` lists
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
     },
     /// Remove a value or a table from your configuration file
     Unset {
@@ -102,6 +111,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
             config.edit_user_file(|text| config::set(text, path, value))?;
             context.out.say(format!("set {path} in {}", config.user_file.display()));
         }
+        ConfigAction::Add { names } => add(context, names)?,
         ConfigAction::Unset { path } => {
             let config = context.config()?;
             let file = config.user_file.display();
@@ -134,6 +144,41 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         }
     }
     Ok(exit_codes::OK)
+}
+
+/// Adds found targets by their names, or lists them.
+fn add(context: &Context, names: &[String]) -> Result<()> {
+    let config = context.config()?;
+    let all = config.find_targets(context.registry());
+    if names.is_empty() {
+        if all.is_empty() {
+            context.out.say(
+                "nothing was found that is not configured: no further context, scheduler, login or host",
+            );
+        }
+        return super::targets::say_found(context, &all);
+    }
+    let named = |name: &String| {
+        let found = all.iter().find(|(_, found)| found.name == *name);
+        found.ok_or_else(|| {
+            let known = all.iter().map(|(_, found)| found.name.as_str());
+            let near = suggestion(name, known);
+            Error::new(ErrorKind::NotFound, format!("nothing that was found here is called `{name}`"))
+                .hint(near.as_deref().unwrap_or("`weftrun config add` lists what was found"))
+                .hint("`weftrun config set target.NAME.backend …` makes any other target")
+        })
+    };
+    let chosen = names.iter().map(named).collect::<Result<Vec<_>>>()?;
+    for (backend, found) in chosen {
+        config.add_target(backend, found)?;
+        let name = &found.name;
+        context.out.say(format!(
+            "added target {name} ({backend}: {}) to {}\n`weftrun doctor -b {name}` checks it; `weftrun config set default_target {name}` sends jobs there",
+            found.sign,
+            config.user_file.display()
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses a key that the backend of a configured target does not know, or a value that it cannot have: what the backend says of

@@ -111,3 +111,39 @@ fn later_layers_win() {
     assert!(rendered("says.toml").contains("image: file"));
     assert!(rendered("--image flag says.toml").contains("image: flag"));
 }
+
+/// What this machine shows is listed, added by its name, and not listed any more.
+#[test]
+fn found_targets_are_listed_and_added() {
+    let place = Place::new();
+    place.write("../home/.ssh/config", "Host gpu-1 gpu-2\n  User me\nHost *\n  Port 22\n");
+    place.write(
+        "../home/.kube/config",
+        "apiVersion: v1\nkind: Config\ncurrent-context: arn:aws:eks:us-west-2:1:cluster/prod\ncontexts:\n\
+         - {name: 'arn:aws:eks:us-west-2:1:cluster/prod', context: {cluster: c, user: u}}\n\
+         - {name: \"\\e[31mdev\", context: {cluster: c, user: u}}\n",
+    );
+    let listed = place.run("config add").ok().out;
+    for line in
+        ["prod             kubeflow", "31mdev", "hosts            hosts      gpu-1, gpu-2 in ~/.ssh/config"]
+    {
+        assert!(listed.contains(line), "{listed}");
+    }
+    assert!(!listed.contains('\u{1b}'), "{listed:?}");
+    let added = place.run("config add prod hosts").ok();
+    assert!(added.err.contains("added target prod") && added.err.contains("doctor -b prod"), "{}", added.err);
+    let text = std::fs::read_to_string(place.config()).unwrap();
+    for line in [
+        "[target.prod]",
+        "context = \"arn:aws:eks:us-west-2:1:cluster/prod\"",
+        "hosts = [\"gpu-1\", \"gpu-2\"]",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let json = place.run("targets -o json").json();
+    let found: Vec<&str> =
+        json["found"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    // Others may be of this machine: a Slurm that is installed.
+    assert!(!found.contains(&"prod") && !found.contains(&"hosts") && found.contains(&"31mdev"), "{json}");
+    assert!(place.run("config add prdo").code(6).err.contains("`weftrun config add` lists"));
+}

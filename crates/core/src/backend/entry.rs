@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{Backend, TargetConfig};
+use super::{Backend, FoundTarget, TargetConfig};
 use crate::Result;
 use crate::fabric::evidence::Form;
 
@@ -26,6 +26,9 @@ pub struct BackendEntry {
     pub form: Form,
     /// Whether the image of a job is ignored, since its processes run without a container.
     pub ignores_images: bool,
+    /// Finds what targets could be made of, given the backend's own target without settings: by its environment and the user's
+    /// files, without a request to anything.
+    pub find: fn(&TargetConfig) -> Vec<FoundTarget>,
 }
 
 impl BackendEntry {
@@ -36,7 +39,7 @@ impl BackendEntry {
         krate: &'static str,
         connect: fn(TargetConfig) -> ConnectFuture,
     ) -> Self {
-        Self { name, summary, krate, connect, form: Form::Made, ignores_images: false }
+        Self { name, summary, krate, connect, form: Form::Made, ignores_images: false, find: |_| Vec::new() }
     }
 }
 

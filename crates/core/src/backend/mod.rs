@@ -3,6 +3,7 @@
 mod capability;
 mod entry;
 mod exec;
+mod found;
 mod placement;
 mod planned;
 mod port;
@@ -20,6 +21,7 @@ pub use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, 
 pub use capability::Capability;
 pub use entry::{BackendEntry, ConnectFuture};
 pub use exec::{ExecRequest, ExecSink, ExecStream};
+pub use found::FoundTarget;
 pub use placement::fix_of_placement;
 pub use planned::PlannedJob;
 pub use port::PortConnection;

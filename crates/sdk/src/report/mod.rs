@@ -41,8 +41,8 @@ pub use job::JobReport;
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, PortReport, WaitReport};
 pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{
-    AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport,
-    ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
+    AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, FoundTargetShape,
+    InstancesReport, ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
 };
 pub use verify::{
     ProbeFabric, ProbeNode, ProbeReport, VerifyGroup, VerifyHistoryReport, VerifyReport, VerifyRun,

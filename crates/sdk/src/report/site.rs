@@ -20,6 +20,8 @@ report! {
     pub struct TargetsReport<'a> {
         /// The configured places, and each backend's default one.
         pub targets: Vec<TargetShape<'a>>,
+        /// What further targets could be made of, as this machine shows it.
+        pub found: Vec<FoundTargetShape<'a>>,
     }
 
     /// `weftrun instances -o json`.
@@ -91,6 +93,16 @@ weftrun_core::shapes! {
         pub default: bool,
     }
 
+    /// A target that is not configured; `weftrun config add NAME` adds it.
+    pub struct FoundTargetShape<'a> {
+        /// The name that it would have.
+        pub name: &'a str,
+        /// Its backend.
+        pub backend: &'a str,
+        /// What was found, and where.
+        pub sign: &'a str,
+    }
+
     /// A profile.
     pub struct ProfileShape<'a> {
         /// Its name, for `--profile`.
@@ -146,6 +158,13 @@ impl<'a> TargetShape<'a> {
             project: target.project.as_deref(),
             default,
         }
+    }
+}
+
+impl<'a> FoundTargetShape<'a> {
+    /// Makes the shape of a found target.
+    pub fn new(name: &'a str, backend: &'a str, sign: &'a str) -> Self {
+        Self { name, backend, sign }
     }
 }
 
