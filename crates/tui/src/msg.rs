@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crossterm::event::KeyEvent;
 use jiff::Timestamp;
 use weftrun::Finding;
-use weftrun::core::backend::Capability;
+use weftrun::core::backend::{Capability, FoundTarget};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::finding::Evidence;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
@@ -76,6 +76,8 @@ pub enum Msg {
     /// Nothing was saved, since the file exists.
     Exists(PathBuf),
     Demo(Result<JobHandle, String>),
+    /// A found target was written into the configuration, or not.
+    TargetAdded(String, Result<(), String>),
     /// Logs in files were opened as a job of a target of their own.
     LogsFound(Result<JobHandle, String>),
 }
@@ -150,5 +152,7 @@ pub enum Effect {
     /// Save the lines of a log that a projection shows.
     Export(PathBuf, SharedStore, Box<Projection>),
     Demo,
+    /// Make a target of what was found.
+    AddTarget(&'static str, FoundTarget),
     OpenLogs(PathBuf),
 }

@@ -121,6 +121,13 @@ impl Jobs {
         self.targets.iter_mut().find(|target| target.name == name)
     }
 
+    /// Adds a target that is watched from now on, unless it is there.
+    pub fn add_target(&mut self, name: &str) {
+        if self.target_mut(name).is_none() {
+            self.targets.push(Target { name: name.to_owned(), health: Health::Asking, capability: None });
+        }
+    }
+
     /// Returns whether nothing can be submitted to a target, or done to its jobs.
     pub fn is_read_only(&self, target: &str) -> bool {
         self.capability(target).is_some_and(|can| can.read_only)

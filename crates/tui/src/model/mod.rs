@@ -14,6 +14,7 @@ pub mod verify;
 pub mod words;
 
 use jiff::Timestamp;
+use weftrun::core::backend::FoundTarget;
 use weftrun::core::job::JobHandle;
 
 use crate::action::{Action, KeyScope};
@@ -158,6 +159,8 @@ pub struct Model {
     pub rail: Rail,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
+    /// What further targets could be made of, each with its backend.
+    pub found: Vec<(&'static str, FoundTarget)>,
     pub opens_logs: bool,
     pub has_demo: bool,
     /// The target new jobs go to.

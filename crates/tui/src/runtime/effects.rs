@@ -16,7 +16,7 @@ use weftrun::report::HealthReport;
 use weftrun::{Client, HealthOptions, Result};
 
 use super::terminal::Signals;
-use super::{OpenLogs, Options, StartDemo, ingest, plan, search, targets, verify};
+use super::{AddTarget, OpenLogs, Options, StartDemo, ingest, plan, search, targets, verify};
 use crate::model::logs::SharedStore;
 use crate::msg::{Effect, Known, Msg};
 
@@ -25,6 +25,7 @@ pub(super) struct Runner {
     targets: Vec<String>,
     demo: Option<StartDemo>,
     logs: Option<OpenLogs>,
+    add: Option<AddTarget>,
     /// Clients of targets that the first one does not know.
     others: HashMap<String, Client>,
     /// The tasks that watch the targets.
@@ -55,6 +56,7 @@ impl Runner {
             targets: options.targets.clone(),
             demo: options.demo.clone(),
             logs: options.logs.clone(),
+            add: options.add.clone(),
             others: HashMap::new(),
             watching: HashMap::new(),
             outbox,
@@ -145,6 +147,15 @@ impl Runner {
                     handle
                 });
                 answer_with(outbox, async { Msg::LogsFound(answer) });
+            }
+            Effect::AddTarget(backend, found) => {
+                let Some(add) = &self.add else { return };
+                let answer = add(backend, &found).map(|client| {
+                    self.client = client;
+                    self.watch(self.client.clone(), found.name.clone());
+                });
+                let answer = answer.map_err(|error| said(&error));
+                answer_with(outbox, async { Msg::TargetAdded(found.name, answer) });
             }
             Effect::Describe(handle) => {
                 let client = self.client_of(&handle);

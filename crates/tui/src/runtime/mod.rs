@@ -30,7 +30,9 @@ use crossterm::event::{Event, EventStream, KeyEvent, MouseButton, MouseEventKind
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, mpsc};
+use weftrun::core::backend::FoundTarget;
 use weftrun::core::job::JobHandle;
+use weftrun::core::log::clean_text;
 use weftrun::{Client, Error, ErrorKind, Result};
 
 use crate::keymap::Keymap;
@@ -56,6 +58,9 @@ pub type StartDemo = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<JobHandle>>
 /// Makes a job of logs in files, with a client that knows its target.
 pub type OpenLogs = Arc<dyn Fn(&Path) -> Result<(Client, JobHandle)> + Send + Sync>;
 
+/// Writes a found target of a backend into the configuration, and returns a client that knows it.
+pub type AddTarget = Arc<dyn Fn(&str, &FoundTarget) -> Result<Client> + Send + Sync>;
+
 /// How the UI starts.
 #[derive(Clone, Default)]
 pub struct Options {
@@ -67,6 +72,10 @@ pub struct Options {
     pub demo: Option<StartDemo>,
     /// How logs in files are opened, if the program can.
     pub logs: Option<OpenLogs>,
+    /// What further targets could be made of, each with its backend.
+    pub found: Vec<(&'static str, FoundTarget)>,
+    /// How one of them is made, if the program can.
+    pub add: Option<AddTarget>,
     /// A job to open at once.
     pub job: Option<JobHandle>,
     /// The theme's name; `NO_COLOR` in the environment wins.
@@ -155,6 +164,10 @@ fn model(options: &Options) -> Result<Model> {
     model.mouse = options.mouse;
     model.has_demo = options.demo.is_some();
     model.opens_logs = options.logs.is_some();
+    if options.add.is_some() {
+        model.found.clone_from(&options.found);
+        model.found.iter_mut().for_each(|(_, found)| found.sign = clean_text(&found.sign).into_owned());
+    }
     model.wanted.clone_from(&options.job);
     if let Some(target) = &options.default_target {
         model.default_target.clone_from(target);

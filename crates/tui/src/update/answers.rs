@@ -4,7 +4,7 @@ use tui_input::Input;
 use weftrun::core::log::clean_text;
 
 use super::{draft, logs, screens};
-use crate::model::jobs::{Health, Target};
+use crate::model::jobs::Health;
 use crate::model::layer::Layer;
 use crate::model::logs::{Find, LogPane};
 use crate::model::open::Ras;
@@ -140,11 +140,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.fail(format!("not submitted: {error}"));
         }
         Msg::LogsFound(Ok(handle)) => {
-            let name = handle.target();
-            if model.jobs.target_mut(name).is_none() {
-                let target = Target { name: name.to_owned(), health: Health::Asking, capability: None };
-                model.jobs.targets.push(target);
-            }
+            model.jobs.add_target(handle.target());
             // What was played before is gone.
             model.open.take_if(|open| open.handle == handle);
             // Its target may have listed it already.
@@ -153,6 +149,12 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             model.wanted = Some(handle);
         }
+        Msg::TargetAdded(name, Ok(())) => {
+            model.found.retain(|(_, found)| found.name != name);
+            model.jobs.add_target(&name);
+            model.say(format!("added target {name} to the configuration"));
+        }
+        Msg::TargetAdded(name, Err(error)) => model.fail(format!("target {name} was not added: {error}")),
         Msg::LogsFound(Err(error)) => model.fail(error),
         Msg::Demo(Err(error)) => model.fail(format!("the demo did not start: {error}")),
         Msg::Acted(handle, action, Ok(())) => {

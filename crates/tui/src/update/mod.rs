@@ -179,6 +179,10 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::Demo];
         }
         Action::Demo => model.fail("this program has no demo"),
+        Action::AddTarget => match model.found.first().cloned() {
+            Some((backend, found)) => return vec![Effect::AddTarget(backend, found)],
+            None => model.fail("nothing was found on this machine that is not a target already"),
+        },
         Action::Health => return screens::query_health(model),
         Action::Verify => verify::ask(model),
         Action::Cancel | Action::Delete | Action::Suspend | Action::Requeue => screens::ask(model, action),

@@ -192,6 +192,29 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
             lines.push(Line::from(vec![Span::raw(format!("  {name} ")), paint.span(part, meaning)]));
         }
     }
+    lines.extend(found_targets(model, paint, usize::from(columns)));
+    lines
+}
+
+/// Lists what further targets could be made of; the key makes one of the first.
+fn found_targets<'a>(model: &Model, paint: Paint, columns: usize) -> Vec<Line<'a>> {
+    const MOST: usize = 8;
+    if model.found.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![Line::from(""), Line::from(" Found on this machine, and no target yet:")];
+    let space = columns.saturating_sub(32);
+    for (at, (backend, found)) in model.found.iter().take(MOST).enumerate() {
+        let key = if at == 0 { model.keymap.first_key("add-target") } else { "" };
+        lines.push(Line::from(vec![
+            paint.span(format!("  {} ", cell(key, 2)), Meaning::Key),
+            Span::raw(format!("{} {} ", cell(&found.name, 14), cell(backend, 9))),
+            paint.span(fit(&found.sign, space).into_owned(), Meaning::Muted),
+        ]));
+    }
+    if let Some(more) = model.found.len().checked_sub(MOST).filter(|more| *more > 0) {
+        lines.push(Line::from(format!("     and {more} more: `weftrun config add` lists them")));
+    }
     lines
 }
 

@@ -11,7 +11,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use weftrun::Finding;
 use weftrun::core::Confidence;
-use weftrun::core::backend::{ClusterFacts, Document, Language, Rendered};
+use weftrun::core::backend::{ClusterFacts, Document, FoundTarget, Language, Rendered};
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{Fabric, FabricPlan, Profiles};
@@ -58,6 +58,10 @@ pub fn job(name: &str, phase: JobPhase, age: i64) -> JobSummary {
 pub fn empty() -> Model {
     let mut model = Model::new(["prod".to_owned(), "local".to_owned()], now());
     model.has_demo = true;
+    model.found = vec![
+        ("kubeflow", FoundTarget::new("dev", "context `dev` of /home/me/.kube/config")),
+        ("hosts", FoundTarget::new("hosts", "gpu-1, gpu-2 in ~/.ssh/config")),
+    ];
     update(&mut model, Msg::Listed("local".into(), Ok(Vec::new())));
     model
 }

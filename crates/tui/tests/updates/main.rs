@@ -148,6 +148,25 @@ fn keys_go_to_the_topmost_layer_first() {
     assert_eq!(model.screen, Screen::Logs);
 }
 
+/// One key makes a target of the first place that was found; it is then shown like the others.
+#[test]
+fn what_was_found_becomes_a_target() {
+    let mut model = common::empty();
+    let before = model.jobs.targets.len();
+    let pressed = press(&mut model, "a");
+    assert!(
+        matches!(&pressed[..], [Effect::AddTarget("kubeflow", found)] if found.name == "dev"),
+        "{pressed:?}"
+    );
+    update(&mut model, Msg::TargetAdded("dev".into(), Err("no room".into())));
+    assert_eq!((model.found.len(), model.jobs.targets.len()), (2, before));
+    update(&mut model, Msg::TargetAdded("dev".into(), Ok(())));
+    assert_eq!((model.found.len(), model.jobs.targets.len()), (1, before + 1));
+    assert!(matches!(&press(&mut model, "a")[..], [Effect::AddTarget("hosts", _)]));
+    update(&mut model, Msg::TargetAdded("hosts".into(), Ok(())));
+    assert!(press(&mut model, "a").is_empty());
+}
+
 #[test]
 fn esc_leads_back_and_q_out() {
     let mut model = opened();

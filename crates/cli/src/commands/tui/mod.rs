@@ -6,7 +6,7 @@ mod session;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobHandle;
-use weftrun::{Client, Result};
+use weftrun::{Client, Config, Result};
 use weftrun_replay::NAME;
 use weftrun_tui::Options;
 
@@ -131,6 +131,13 @@ fn targets(context: &Context, options: &mut Options) -> Result<Client> {
     if context.registry().names().contains(&"local") {
         options.demo = Some(std::sync::Arc::new(|client| Box::pin(crate::commands::demo::start(client))));
     }
+    options.found = client.config().find_targets(context.registry());
+    let (config, registry) = (client.config().clone(), context.registry().clone());
+    options.add = Some(std::sync::Arc::new(move |backend, found| {
+        config.add_target(backend, found)?;
+        let config = Config::load_from(Some(&config.user_file), config.env.clone())?;
+        Client::builder().registry(registry.clone()).config(config).build()
+    }));
     Ok(client)
 }
 
