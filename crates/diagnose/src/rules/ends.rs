@@ -152,6 +152,8 @@ pub(super) const RULES: &[Rule] = &[
         "a signal ended a process",
         "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler",
         SIGNALS)
+        // torch.multiprocessing's spawn.
+        .says(&[&["terminated with signal SIGSEGV"], &["terminated with signal SIGABRT"], &["terminated with signal SIGFPE"], &["terminated with signal SIGILL"]])
         .of(&[CauseClass::Signal]),
     // Python's argparse, which ends the program with code 2.
     cause("C30b", "ARGUMENTS-UNKNOWN",
@@ -201,6 +203,13 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::CollectiveTimeout, CauseClass::Behind]),
     COLLECTIVE_TIMEOUT_UNNAMED,
     COLLECTIVES_DIVERGED,
+    // CANN's "HCCL Errors", and the runtime's EE1002.
+    cause("C43h", "HCCL-TIMEOUT",
+        "an NPU waited in vain: for another rank in a collective, or for a task of its stream",
+        "read the logs of the other NPUs for an earlier error, or a rank that is late or ended; raise HCCL_CONNECT_TIMEOUT or HCCL_EXEC_TIMEOUT only where one is merely late",
+        "https://www.hiascend.com/document/detail/en/CANNCommunityEdition/850/commlib/hcclug/hcclug_000037.html")
+        .says(&[&["EI0006: "], &["EI0002: "], &["fftsplus task timeout"], &["stream sync timeout"]])
+        .kind(CauseClass::Nccl),
     // NCCL's own guess (init.cc), which it prints where a rank waits long.
     cause("C04b", "COLLECTIVES-SUSPECTED",
         "NCCL suspects that ranks call different collectives",
@@ -306,6 +315,7 @@ pub(super) const RULES: &[Rule] = &[
             &["failed to TCP connect to a peer MPI process"],
             &["unable to complete a TCP connection"],
         ])
+        .explaining(&["MPI-DAEMON-NOT-STARTED"])
         .kind(CauseClass::Rendezvous),
     // Hydra's pm/pmiserv/pmiserv_cb.c.
     cause("C46f", "MPI-PROXY-CLOSED",

@@ -238,7 +238,7 @@ impl Rule {
     pub(super) fn is_about_speed(&self) -> bool {
         const WITHOUT_GDR: [&str; 5] =
             ["OFI-GDR-DISABLED", "IB-WITHOUT-GDR", "EFA-WITHOUT-GDR", "OFI-GDR-OFF-HMEM", "GDR-TOO-FAR"];
-        matches!(self.code, SOCKETS_BETWEEN_NODES | SOCKETS_INSIDE_NODE | WRONG_PROVIDER)
+        matches!(self.code, SOCKETS_BETWEEN_NODES | SOCKETS_INSIDE_NODE | WRONG_PROVIDER | "TOPOLOGY-PATHS")
             || WITHOUT_GDR.contains(&self.code)
     }
 

@@ -78,6 +78,7 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("1488")).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
         .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlsFailed])
+        .advice(refused_multicast)
         .fails(),
     rule("R32b", "NVLS-SLOTS", HIGH,
         "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. This is not the GPU memory that the model uses",
@@ -86,6 +87,11 @@ pub(super) const RULES: &[Rule] = &[
         .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlsSlots])
         .fails(),
+    rule("R33b", "TOPOLOGY-PATHS", MEDIUM,
+        "NCCL found no good rings or trees through the node's GPUs and NICs, and takes a simple order: less bandwidth",
+        "use a newer NCCL, and a topology file that fits the type of machine (NCCL_TOPO_FILE; the EFA plugin brings those of AWS)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/graph/search.cc")
+        .signatures(&[Signature::SimpleOrder]),
     rule("R33", "NVLS-NOT-USED", NOTE,
         "NVLink SHARP is not available",
         "needs Hopper or later with NVSwitch, CUDA 12.1 and a running fabric manager",
@@ -139,6 +145,14 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Returns whether the name of the missing segment is empty: the descriptor of cuMem was read as a name.
+/// Returns what to do where the driver refused the arguments of a multicast call, which a missing device and an old driver do, too.
+fn refused_multicast(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::NvlsFailed)?.traces;
+    traces.iter().any(|trace| trace.text.contains("invalid argument")).then(|| {
+        "set NCCL_NVLS_ENABLE=0 to go on; then check that the driver is as new as the CUDA of this NCCL (`nvidia-smi`), that the container has the GPU's capability devices (/dev/nvidia-caps), and that the fabric manager runs".to_owned()
+    })
+}
+
 fn is_without_name(seen: &RuleInput<'_>) -> bool {
     let found = seen.map.signatures().get(Signature::ShmAttach);
     found.is_some_and(|found| found.traces.iter().any(|trace| trace.text.contains("(size 0)")))

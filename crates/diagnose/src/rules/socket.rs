@@ -75,6 +75,7 @@ pub(super) const RULES: &[Rule] = &[
         "set GLOO_SOCKET_IFNAME on every host to the interface that joins the nodes, and check the firewall between them",
         "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc")
         .signatures(&[Signature::GlooMesh])
+        .says(&[&["tcp/pair.cc", "Connection refused"], &["tcp/pair.cc", "No route to host"], &["tcp/pair.cc", "Connection timed out"]])
         .fails(),
     rule("R60c", "GLOO-ADDRESS-FAMILY", HIGH,
         "two ranks gave Gloo addresses of different kinds: one IPv4 (2), the other IPv6 (10)",

@@ -48,7 +48,7 @@ pub(super) const RULES: &[Rule] = &[
         "look at the peer's log of the same moment",
         nccl_issue!("1710"))
         .signatures(&[Signature::IbRemoteRefused])
-        .says(&[&["emote access error"], &["emote invalid request error"], &["emote operation error"]])
+        .says(&[&["emote access error"], &["emote invalid request error"], &["emote operation error"], &["Remote access on "]])
         .kind(CauseClass::Nccl)
         .blame(Blame::Link),
     rule("R21", "IB-QP-TRANSITION", HIGH,
@@ -56,6 +56,9 @@ pub(super) const RULES: &[Rule] = &[
         "leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later, else set the index of the RoCE v2 GID; check VLAN and routes",
         TROUBLESHOOTING).patch(&[("env.NCCL_IB_GID_INDEX", None)])
         .signatures(&[Signature::QpTransition])
+        // NVSHMEM's ibgda.cpp.
+        .says(&[&["INIT2RTR_QP"], &["ibgda_rc_init2rtr failed"]])
+        .by_line(|text| text.contains("nvshmem").then(|| OTHER_LIBRARY.to_owned()))
         .advice(unconnected_pair)
         .fails(),
     rule("R22", "IB-CONNECT-TIMEOUT", HIGH,
@@ -81,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         "the kind of a GID of a RoCE NIC could not be read: that index of its table is empty, or the container does not show it",
         "choose an index that `show_gids` lists in the container as RoCE v2 (NCCL_IB_GID_INDEX, for UCCL UCCL_IB_GID_INDEX), or give the container the host's network and /sys/class/infiniband",
         "https://github.com/uccl-project/uccl/issues/301")
-        .says(&[&["ncclIbRoceGetVersionNum"]])
+        .says(&[&["ncclIbRoceGetVersionNum"], &["Failed to query GID"]])
         .kind(CauseClass::Nccl),
     rule("R23b", "IB-QP-EVENT", HIGH,
         "an HCA reported an error of one queue pair: the end of a request that failed, on this side or on the peer's",
@@ -106,6 +109,13 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/cornelisnetworks/opa-psm2/blob/master/psm_context.c")
         .says(&[&["assign_context command failed: Device or resource busy"], &["PSM2 can't open hfi unit"]])
         .fails(),
+    // The kernel's mlx5 driver.
+    rule("R24i", "IB-KEYS-EXHAUSTED", HIGH,
+        "a NIC has no memory keys left: the processes of its host have registered too many regions",
+        "register fewer and larger regions, or run fewer processes on the NIC (`rdma resource show mr` counts them; those of ended processes go with them)",
+        "https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/mr.c")
+        .says(&[&["CREATE_MKEY(", "limits exceeded"], &["create_mkey", "async reg mr failed"]])
+        .kind(CauseClass::Nccl),
     rule("R24g", "PSM-NO-PORT", HIGH,
         "the Omni-Path or PSM3 library found no port of a NIC that it can use",
         "look at the link of that host's NIC (`opainfo`, `ibstat`: cable, subnet manager); for another network choose another provider (FI_PROVIDER), on one host PSM3_DEVICES=self,shm or PSM2_DEVICES=self,shm",
@@ -303,10 +313,10 @@ fn unconnected_pair(seen: &RuleInput<'_>) -> Option<String> {
 fn of_another_library(seen: &RuleInput<'_>) -> Option<String> {
     let traces = &seen.map.signatures().get(Signature::QpTransition)?.traces;
     let other = !traces.iter().any(|trace| trace.text.contains("Call to ") || trace.text.contains("NCCL"));
-    other.then(|| {
-        "check with ib_write_bw that the NICs of the two hosts reach each other, and the GID index of the library that printed it (NVSHMEM: NVSHMEM_IB_GID_INDEX, NVSHMEM_HCA_LIST)".to_owned()
-    })
+    other.then(|| OTHER_LIBRARY.to_owned())
 }
+
+const OTHER_LIBRARY: &str = "check with ib_write_bw that the NICs of the two hosts reach each other, and the GID index of the library that printed it (NVSHMEM: NVSHMEM_IB_GID_INDEX, NVSHMEM_HCA_LIST)";
 
 /// Returns what to do about a path that another library than NCCL uses, which reads none of NCCL's variables.
 fn without_nccl(text: &str) -> Option<String> {

@@ -203,6 +203,8 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R41", vec![warn("misc/socket.cc:900", "NET/Socket : peer 10.0.0.2<41235> message truncated : receiving 8388608 bytes instead of 4194304")]),
         ("R41b", vec![warn("bootstrap.cc:77", "Message truncated : received 256 bytes instead of 4")]),
+        ("R33b", vec![warn("graph/search.cc:765", "Could not find a path for pattern 4, falling back to simple order")]),
+        ("R33b", vec![warn("graph/search.cc:765", "Could not find a path for pattern 4, falling back to simple order")]),
         ("R42", vec![
             warn("init.cc:761", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1c000"),
             // PyTorch quotes it on a line of its own.
@@ -799,6 +801,17 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("R17", vec![line("E0325 09:33:41.551047  8274 worker_pool.cpp:294] Worker: Process failed for slice (opcode: 1, peer_nic: 10.0.0.7:15867@mlx5_9, retry_cnt: 0): transport retry counter exceeded")]),
         ("R19", vec![line("[1745700389.902821] [gpu-1:6274 :0]     ib_mlx5_log.c:179  UCX  ERROR Local protection error on mlx5_0:1/RoCE (synd 0x4 vend 0x51 hw_synd 0/2)")]),
         ("R22", vec![line("[1745563465.856286] [gpu-1:1617 :0]       ib_device.c:1332 UCX  ERROR   ibv_create_ah(dlid=49152 sl=0 port=1 src_path_bits=0 dgid=::ffff:10.0.0.2 flow_label=0xffffffff sgid_index=3) for UD mlx5 connect on mlx5_3 failed: Connection timed out\nTraceback (most recent call last):\n  File \"/train.py\", line 3, in <module>\nnixl._bindings.nixlBackendError: NIXL_ERR_BACKEND")]),
+        ("R20", vec![line("[gpu-1:26764:0:26764] ib_mlx5_log.c:143  Remote access on mlx5_0:1/IB (synd 0x13 vend 0x88 hw_synd 0/0)")]),
+        ("R21", vec![line("/src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:1393: non-zero status: 121 Error in mlx5dv_devx_obj_modify for INIT2RTR_QP with syndrome 764216")]),
+        ("R21b", vec![line("E0924 01:29:28.347672  2254 rdma_context.cpp:499] Failed to query GID 0 on mlx5_0/: Invalid argument [22]")]),
+        ("R24i", vec![line("[33059.091472] mlx5_core 0000:41:00.0: mlx5_cmd_out_err:800:(pid 233522): CREATE_MKEY(0x200) op_mod(0x0) failed, status limits exceeded(0x8), syndrome (0x18af6), err(-12)")]),
+        ("R60b", vec![line("terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at /gloo/gloo/transport/tcp/pair.cc:498] optval == 0. 111 vs 0. SO_ERROR: Connection refused")]),
+        ("C43h", vec![
+            line("EI0006: 2024-08-05-18:15:21.270.506 Getting socket times out. Reason: Remote Rank did not send the data in time."),
+            line("        The error from device(chipId:5, dieId:0), serial number is 17, hccl fftsplus task timeout occurred during task execution, stream_id:7"),
+        ]),
+        ("C46a", vec![line("bash: /usr/local/bin/orted: No such file or directory\n------\nORTE was unable to reliably start one or more daemons.")]),
+        ("C35", vec![raised("Exception: process 1 terminated with signal SIGSEGV")]),
         ("C57a", vec![line("slurmstepd: error: *** JOB 7 ON gpu-1 CANCELLED AT 2026-11-24T12:00:00 DUE TO JOB REQUEUE ***\nsrun: error: gpu-1: tasks 2-3: Exited with exit code 1")]),
         ("R25b", vec![line("/src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:nvshmemt_init:3626: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.")]),
         ("R35b", vec![line("[CUDA_ERROR_NOT_PERMITTED] operation not permitted in expression cuMemCreate(&handle, size, &prop, 0 ) on gpu-1, rank = 0")]),
@@ -1133,6 +1146,14 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
         (
             "As a result, the libfabric EFA provider is operating in\na condition that could result in memory corruption or\n",
             "FI_EFA_USE_HUGE_PAGE=0",
+        ),
+        (
+            "n4:77:91 [0] transport/nvls.cc:251 NCCL WARN Cuda failure 1 'invalid argument'",
+            "/dev/nvidia-caps",
+        ),
+        (
+            "n4:77:91 [0] transport/nvls.cc:251 NCCL WARN Cuda failure 401 'the operation cannot be performed in the present state'",
+            "fabric manager with a GPU reset",
         ),
         (
             "n4:77:91 [0] graph/xml.h:101 NCCL WARN Attribute busid of node nic not found",

@@ -290,6 +290,7 @@ const REPORTED: &[&[&str]] = &[
     &["ssh: connect to host "],
     &["ssh: Could not resolve hostname "],
     &[": line ", ": No such file or directory"],
+    &["bash: ", "/", ": No such file or directory"],
     &[": line ", ": command not found"],
     &["Warning ", " BackOff ", "Back-off "],
     &["ORTE was unable to reliably start"],
@@ -352,6 +353,9 @@ const START: &[u8] = b"failed to ";
 
 /// What stands in lines that are indented and not source code.
 const INDENTED: &[&str] = &[
+    "Test NCCL failure",
+    "Test CUDA failure",
+    "task timeout occurred",
     " BackOff ",
     "Warning  Failed",
     "pmix_psec_base_open failed",
@@ -383,6 +387,9 @@ pub(super) fn speaks(piece: &Piece<'_>) -> bool {
         || whole.has("error: spank: ") && whole.has(": Plugin file not found")
         || whole.has("  File \"")
         || whole.has("    raise ")
+        // What a watchdog says besides of an operation that it gave up.
+        || whole.has("Some NCCL operations have failed or timed out")
+        || whole.has("To avoid data inconsistency, we are taking the entire process down")
         // torchrun's own exception, above its table.
         || whole.has("ChildFailedError")
         // What NCCL's own lines say is for its rules.

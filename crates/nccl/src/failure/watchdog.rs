@@ -10,6 +10,8 @@ pub(super) const UNNAMED_WORK: &str = "a collective";
 
 /// What a watchdog says that gives up an operation.
 const CAUGHT: &str = "Watchdog caught collective operation timeout";
+/// The same where a terminal cut the line.
+const CAUGHT_CUT: &str = "Watchdog caught collectiv";
 
 /// Reads which operation timed out; PyTorch before 1.13 does not number it.
 fn timed_out(text: Text<'_>, group: Option<String>) -> Fact {
@@ -38,6 +40,8 @@ pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Wri
         say(who, Content::Fact(Fact::RemoteExit));
     } else if let Some(timeout) = text.from(CAUGHT) {
         say(who, Content::Fact(timed_out(timeout, group.clone())));
+    } else if text.has(CAUGHT_CUT) {
+        say(who, Content::Fact(Fact::ToldOfTimeout { by: None, op: None }));
     }
     // Without the line of the operation, its number is known, and the process group.
     let waits = text.after("Timeout at NCCL work: ").or_else(|| text.after("detected by watchdog at work: "));

@@ -197,6 +197,8 @@ signatures! {
         PeerClosed: FAILS,
         /// A topology file does not fit.
         TopologyXml: FAILS,
+        /// NCCL found no good rings or trees.
+        SimpleOrder: CONTINUES,
         /// An ssh server accepted no key.
         SshRefused: FAILS,
         /// Docker's daemon does not run, or may not be used.

@@ -298,6 +298,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::SshRefused, "Permission denied (publickey"),
     row(Signature::ContainerDaemon, "Cannot connect to the Docker daemon"),
     row(Signature::ContainerDaemon, "permission denied while trying to connect to the Docker daemon"),
+    row(Signature::SimpleOrder, "falling back to simple order"),
     with(Signature::TopologyXml, "Attribute ", &[" of node ", " not found"], &[]),
     row(Signature::TopologyXml, "XML parse"),
     with(Signature::TopologyXml, "XML Import", &[], &["XML Import Channel"]),
