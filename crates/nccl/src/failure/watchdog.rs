@@ -40,7 +40,7 @@ pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Wri
         say(who, Content::Fact(Fact::RemoteExit));
     } else if let Some(timeout) = text.from(CAUGHT) {
         say(who, Content::Fact(timed_out(timeout, group.clone())));
-    } else if text.has(CAUGHT_CUT) {
+    } else if text.has(CAUGHT_CUT) && text.has("terminated with exception") {
         say(who, Content::Fact(Fact::ToldOfTimeout { by: None, op: None }));
     }
     // Without the line of the operation, its number is known, and the process group.

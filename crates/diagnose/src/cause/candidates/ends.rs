@@ -35,7 +35,8 @@ fn host_in_words(text: &str) -> Option<String> {
         // pdsh, with which DeepSpeed starts its launchers.
         text.split_once(": [").map(|(host, _)| host).filter(|host| !host.contains(' '))?
     } else {
-        text.split_once(": Test ")?.0
+        // Behind a row of its table, which has no newline yet, the name cannot be told from the row's last word.
+        text.split_once(": Test ")?.0.rsplit('>').next().filter(|host| !host.trim().contains(' '))?
     };
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
     let name = rest.split(|letter| !is_name(letter)).next()?;
