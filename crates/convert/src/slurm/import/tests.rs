@@ -563,7 +563,51 @@ fn files_are_looked_up_where_the_script_is() {
         ("source venv/bin/activate\nsrun --label python3 a", Some("venv/bin/activate")),
         (". /fsx/venv/bin/activate\nsrun a\nsrun b", None),
         ("source activate env\nsrun a\nsrun b", None),
+        ("srun bash -c \"cd sub && python train.py --out x.json $A\"", Some("train.py")),
+        ("srun a\nsrun -o log.json --mem=0 python -u train.py", Some("train.py")),
+        ("LAUNCH=\"python train.py --lr $LR\"\nsrun $LAUNCH\nsrun b", Some("train.py")),
+        ("srun a\npython /x/t.py --config conf/a.yaml --deepspeed=ds.json\nsrun b", Some("conf/a.yaml")),
+        ("mpirun -np 2 ./train --lr 1\nsrun b\nsrun a", Some("./train")),
+        // Words that are written, made, or no paths.
+        ("srun a\nmkdir -p ./logs ./out.json\nsrun /x/b > ./b.json", None),
+        ("RESULT=res.json\nsrun /x/b --output_file out.json\nsrun --output=a.json b", None),
+        ("cat > conf.yaml <<E\npath: ./a.json\nE\nsrun /x/a\nsrun b", None),
+        ("srun /x/a --url https://a.b/c.json --name v1.0.py-x --dir ./data\nsrun b", None),
+        ("cd $PROJECT\nsrun ./b.sh\nsrun a", None),
+        ("cd $SLURM_SUBMIT_DIR\nsrun ./b.sh\nsrun a", Some("./b.sh")),
     ] {
         assert_eq!(file(body).as_deref(), wanted, "{body}");
     }
+}
+
+/// Tasks of all nodes are divided among those that only a command names.
+#[test]
+fn tasks_are_divided_among_the_nodes_that_a_command_names() {
+    for (head, body, nodes, each, gpus) in [
+        (
+            "-n 16 --gpus-per-task=1",
+            "if true; then srun torchrun --nnodes 2 --nproc_per_node 8 a.py; fi",
+            2,
+            Some(8),
+            8,
+        ),
+        ("-n 16", "srun -N 4 bash -c \"python $X\"", 4, Some(4), 0),
+        ("-n 10", "if true; then srun torchrun --nnodes 4 a.py; fi", 4, Some(10), 0),
+    ] {
+        let (spec, said) = imported(&format!("#!/bin/bash\n#SBATCH {head}\n{body}\n"));
+        let role = &spec.roles[0];
+        assert_eq!(
+            (role.nodes, role.ranks_per_node, role.gpus_per_node),
+            (nodes, each, gpus),
+            "{head} {body}"
+        );
+        assert!(said.iter().any(|one| one.starts_with("W-IMPORT-NODES")), "{said:?}");
+        assert_eq!(spec.ranks(), None, "the script starts them");
+    }
+}
+
+#[test]
+fn values_of_repeated_options_that_add_up_are_all_kept() {
+    let (spec, _) = imported("#!/bin/bash\n#SBATCH --mail-type=begin\n#SBATCH --mail-type=end\nsrun a\n");
+    assert_eq!(spec.backend["slurm"]["sbatch"], serde_json::json!(["--mail-type=begin,end"]));
 }
