@@ -37,6 +37,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) several_nodes: bool,
     /// The instance type that the job selects.
     pub(crate) instance: Option<&'a InstanceType>,
+    /// Whether it selects one, be it unknown.
+    pub(crate) type_is_named: bool,
     /// The container image.
     pub(crate) image: Option<&'a str>,
     /// The environment module with NCCL.
@@ -95,6 +97,7 @@ impl<'a> Surroundings<'a> {
         Self {
             rdma_read: node(role, profile, catalogue).rdma_read,
             instance: instance_type(role, catalogue),
+            type_is_named: !role.instance_types.is_empty(),
             one_gpu: role.accelerators(&profile.accelerator) == 1,
             profile: Some(profile),
             ..Self::default()
@@ -342,7 +345,9 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
         ("FI_EFA_USE_DEVICE_RDMA", "0") if around.is_nccl_on_efa() && around.rdma_read != Some(false) => {
             warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name)
         }
-        ("FI_EFA_USE_DEVICE_RDMA", "1") if around.is_nccl_on_efa() && around.rdma_read.is_none() => {
+        ("FI_EFA_USE_DEVICE_RDMA", "1")
+            if around.is_nccl_on_efa() && around.rdma_read.is_none() && !around.type_is_named =>
+        {
             let text = "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7, and aborts the \
                         program on instance types without RDMA read (g5)";
             info("L-EFA-RDMA-DEFAULT", text, name)
@@ -499,7 +504,8 @@ fn relative_folder(list: &str) -> Option<&str> {
             && !entry.starts_with('/')
     };
     // `${A:+:}`, `$(…)`: the colon does not separate entries.
-    if list.contains("${") || list.contains("$(") || list.contains('`') {
+    let has_colon = |part: &str| part.split('}').next().is_some_and(|inside| inside.contains(':'));
+    if list.split("${").skip(1).any(has_colon) || list.contains("$(") || list.contains('`') {
         return None;
     }
     list.split(':').find(|entry| !entry.is_empty() && is_path(entry))

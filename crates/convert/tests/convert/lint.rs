@@ -434,7 +434,7 @@ fn a_script_that_no_shell_can_read_is_found_at_its_line() {
 #[test]
 fn a_relative_library_folder_is_found() {
     let found = |value: &str| codes(role(&[("LD_LIBRARY_PATH", value)], &[]));
-    for value in ["lib:/usr/lib", "./lib", "/a:../b", "/a:."] {
+    for value in ["lib:/usr/lib", "./lib", "/a:../b", "/a:.", "lib:${EFA}/lib:/usr/lib"] {
         assert!(found(value).contains(&"L-LIBRARY-RELATIVE".to_owned()), "{value}");
     }
     for value in ["/usr/lib:/a", "$HOME/lib:/a", "${A:+$A:}/lib", "/x:$(dirname a)/lib", "/a:", "~/lib"] {

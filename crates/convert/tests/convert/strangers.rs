@@ -421,6 +421,8 @@ fn settings_of_other_libraries_are_not_judged_as_nccls() {
         ("export NCCL_DYNAMIC_CHUNK_SIZE=524288", &[][..]),
         ("export NCCL_CTRAN_BACKENDS=ib NCCL_COLLTRACE=trace", &[]),
         ("export NCCL_COLLECTIVE_TRACE=1", &["L-NAME-UNKNOWN"]),
+        ("export UCCL_SOCKET_IFNAME=eth0 RCCL_DEBUG=1 CCL_DEBUG=1", &[]),
+        ("export NCLL_SOCKET_IFNAME=eth0", &["L-NAME-MISSPELT"]),
         ("export FI_PROVIDER=efa FI_EFA_FORK_SAFE=1", &["L-FORK-SAFE"]),
         ("cd uccl/ep\nexport FI_PROVIDER=efa FI_EFA_FORK_SAFE=1", &[]),
     ] {

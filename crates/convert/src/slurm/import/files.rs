@@ -89,7 +89,7 @@ fn read_by(words: &[String], program: usize, depth: usize) -> Option<String> {
         return read_among(options, false).or_else(|| read_by(rest, 0, depth + 1));
     }
     if let Some(text) = arguments.iter().find(|word| word.contains(char::is_whitespace)) {
-        let inner = commands(text).unwrap_or_default();
+        let inner = of_submission(text).1;
         let found = inner.iter().find_map(|one| read_by(&one.words, one.program, depth + 1));
         return found.or_else(|| read_among(arguments, true));
     }

@@ -38,7 +38,8 @@ pub use options::slurm_duration;
 /// ```
 ///
 /// # Errors
-/// A finding `E-IMPORT-JOB` where the text is no sbatch script, starts nothing, or cannot be resolved.
+/// A finding: `E-NO-JOB` where the text is a script without `#SBATCH` lines, `E-IMPORT-JOB` where it is no script, starts nothing or cannot be
+/// resolved.
 pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>), Finding> {
     if !is_sbatch(text) {
         if is_script_without_interpreter(text) {

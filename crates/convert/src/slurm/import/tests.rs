@@ -89,7 +89,7 @@ fn ranks_mpi_and_what_has_no_single_srun() {
     assert!(said.is_empty(), "{said:?}");
     let (spec, _) = imported(&format!("{head}srun -K1 -u python train.py\n"));
     assert_eq!((spec.launch, spec.roles[0].procs_per_node()), (Launch::PerRank, 8));
-    assert_eq!(import_sbatch("#!/bin/sh\necho\n", false).unwrap_err().code, "E-IMPORT-JOB");
+    assert_eq!(import_sbatch("#!/bin/sh\necho\n", false).unwrap_err().code, "E-NO-JOB");
     assert_eq!(import_sbatch("#!/bin/sh\n#SBATCH -N1\n", false).unwrap_err().code, "E-IMPORT-JOB");
 }
 
@@ -568,6 +568,8 @@ fn files_are_looked_up_where_the_script_is() {
         ("LAUNCH=\"python train.py --lr $LR\"\nsrun $LAUNCH\nsrun b", Some("train.py")),
         ("srun a\npython /x/t.py --config conf/a.yaml --deepspeed=ds.json\nsrun b", Some("conf/a.yaml")),
         ("mpirun -np 2 ./train --lr 1\nsrun b\nsrun a", Some("./train")),
+        ("srun bash -c \"cd /workspace && ./b.sh $A\"", None),
+        ("srun bash -c \"python -m x --config-path=./config $A\"", None),
         // Words that are written, made, or no paths.
         ("srun a\nmkdir -p ./logs ./out.json\nsrun /x/b > ./b.json", None),
         ("RESULT=res.json\nsrun /x/b --output_file out.json\nsrun --output=a.json b", None),

@@ -154,3 +154,19 @@ fn a_template_may_have_several_nodes() {
         assert_eq!(found.iter().any(|one| one.code == "L-PROTO-SIMPLE"), told, "{replicas}: {found:?}");
     }
 }
+
+/// A type that is named decides whether the setting aborts; that the catalogue does not know it proves nothing.
+#[test]
+fn rdma_is_a_default_to_remove_where_no_type_is_named() {
+    let with = |types: &[&str]| {
+        let mut role = role(&[("FI_EFA_USE_DEVICE_RDMA", "1")], EFA);
+        role.instance_types = types.iter().map(|name| (*name).to_owned()).collect();
+        let found = by_profile(role, "eks-image");
+        found.into_iter().filter(|code| code.contains("RDMA")).collect::<Vec<_>>()
+    };
+    assert_eq!(with(&[]), ["L-EFA-RDMA-DEFAULT"]);
+    for named in ["p5.48xlarge", "p6e-gb300.36xlarge", "p99.48xlarge"] {
+        assert_eq!(with(&[named]), [""; 0], "{named}");
+    }
+    assert_eq!(with(&["g5.48xlarge"]), ["E-RDMA-UNSUPPORTED"]);
+}
