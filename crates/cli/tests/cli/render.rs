@@ -145,6 +145,9 @@ fn plan_reports_what_the_backend_cannot_carry() {
     let given = place.run("plan job.toml -b hpc --config c.toml --profile parallelcluster --fabric efa").ok();
     assert!(given.out.contains("efa.colocate       skipped (not-expressible)"), "{}", given.out);
     assert!(!given.out.contains("efa.colocate       worker"), "{}", given.out);
+    let json =
+        place.run("plan job.toml -b hpc --config c.toml --profile parallelcluster --fabric efa -o json").ok();
+    assert!(!json.out.contains("\"kind\":\"colocate\"") && json.out.contains("\"ops\":[{"), "{}", json.out);
     // The variables of a launcher that the job does not have are told once, and submitted jobs keep what was written.
     place.write("m.toml", "name = \"a\"\nnodes = 2\ngpus_per_node = 8\nlaunch = \"mpi\"\nimage = \"i\"\ncommand = [\"train\"]\n");
     let mpi = place.run("plan m.toml -b hpc --config c.toml --profile dgxc --instance-type p5.48xlarge").ok();

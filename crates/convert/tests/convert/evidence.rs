@@ -307,34 +307,6 @@ fn no_number_of_interfaces_is_assumed_on_an_unknown_type() {
     assert_eq!((count("eks-image"), count("dgxc"), count("neuron")), (4, 32, 0));
 }
 
-/// A ComputeDomain shows that four GPUs are a whole node, and neither its type nor its number of interfaces; a named profile
-/// of many types does not either.
-#[test]
-fn a_compute_domain_names_no_type() {
-    let text = |node: &str| {
-        format!(
-            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 2, template: {{spec: {{{node}resourceClaims: \
-             [{{name: c, resourceClaimTemplateName: domain-channel}}], containers: [{{name: pytorch, image: i, env: [{{name: FI_PROVIDER, value: efa}}], resources: {{claims: \
-             [{{name: c}}], limits: {{nvidia.com/gpu: 4, memory: 400Gi}}}}}}]}}}}}}}}}}\n"
-        )
-    };
-    let profiles = Profiles::builtin();
-    let (named, catalogue, options) =
-        (profiles.get("eks-image").unwrap(), Catalogue::builtin(), FabricRequest::default());
-    let of_profile = MutateOptions::offline(&named, &options, &catalogue);
-    let node = "nodeSelector: {node.kubernetes.io/instance-type: p6e-gb200.36xlarge}, ";
-    for (node, skip) in [("", Some("instance-unknown")), (node, None)] {
-        let text = text(node);
-        let by_evidence =
-            with_settings(|settings| mutate(&text, Start::of("a"), settings).unwrap().jobs[0].clone());
-        let by_name = mutate(&text, Start::of("a"), &of_profile).unwrap();
-        for job in [&by_evidence, &by_name.jobs[0]] {
-            assert_eq!(job.skip(), skip, "{node}: {:?}", job.plan.skipped);
-        }
-        assert_eq!(by_name.text.contains("vpc.amazonaws.com/efa: '4'"), skip.is_none(), "{}", by_name.text);
-    }
-}
-
 /// Found by the laws: the opt-out that weftrun itself adds for `--webhook yes` is no sign of DGX Cloud.
 #[test]
 fn an_opt_out_of_weftruns_own_shows_nothing() {

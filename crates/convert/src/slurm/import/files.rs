@@ -153,3 +153,53 @@ fn sourced(words: &[String]) -> Option<&str> {
     let in_folder = file.contains('/') && file.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.');
     in_folder.then_some(file)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::slurm::import_sbatch;
+
+    #[test]
+    fn files_are_looked_up_where_the_script_is() {
+        let file = |body: &str| {
+            let script = format!("#!/bin/bash\n#SBATCH -N 2\n{body}\n");
+            let (_, said) = import_sbatch(&script, false).unwrap();
+            let found = said.into_iter().find(|one| one.code == "W-IMPORT-FILES")?;
+            found.message.split('`').nth(1).map(str::to_owned)
+        };
+        for (body, wanted) in [
+            ("srun a\nsrun ./b.sh", Some("./b.sh")),
+            ("cd /fsx/me || exit 1\nsrun a\nsrun ./b.sh", None),
+            ("cd \"$HOME/me\"\nsrun a\nsrun ./b.sh", None),
+            ("cd sub\nsrun a\nsrun ./b.sh", Some("./b.sh")),
+            ("srun ./b.sh\ncd /fsx/me\nsrun a", Some("./b.sh")),
+            ("echo \"start ./b.sh\"\nsrun a\nsrun b", None),
+            ("if true; then echo ./b.sh; fi\nsrun a\nsrun b", None),
+            ("echo a; ./b.sh\nsrun a\nsrun b", Some("./b.sh")),
+            ("srun --container-image=./x.sqsh a\nsrun b", Some("./x.sqsh")),
+            ("srun --container-image=/fsx/x.sqsh a\nsrun b", None),
+            ("srun --container-image=./x.sqsh a", Some("./x.sqsh")),
+            ("srun --container-image=x/y a", None),
+            ("IMAGE=\"./x.sqsh\"\nsrun a\nsrun b", Some("./x.sqsh")),
+            ("source venv/bin/activate\nsrun a\nsrun b", Some("venv/bin/activate")),
+            ("source venv/bin/activate\nsrun --label python3 a", Some("venv/bin/activate")),
+            (". /fsx/venv/bin/activate\nsrun a\nsrun b", None),
+            ("source activate env\nsrun a\nsrun b", None),
+            ("srun bash -c \"cd sub && python train.py --out x.json $A\"", Some("train.py")),
+            ("srun a\nsrun -o log.json --mem=0 python -u train.py", Some("train.py")),
+            ("LAUNCH=\"python train.py --lr $LR\"\nsrun $LAUNCH\nsrun b", Some("train.py")),
+            ("srun a\npython /x/t.py --config conf/a.yaml --deepspeed=ds.json\nsrun b", Some("conf/a.yaml")),
+            ("mpirun -np 2 ./train --lr 1\nsrun b\nsrun a", Some("./train")),
+            ("srun bash -c \"cd /workspace && ./b.sh $A\"", None),
+            ("srun bash -c \"python -m x --config-path=./config $A\"", None),
+            // Words that are written, made, or no paths.
+            ("srun a\nmkdir -p ./logs ./out.json\nsrun /x/b > ./b.json", None),
+            ("RESULT=res.json\nsrun /x/b --output_file out.json\nsrun --output=a.json b", None),
+            ("cat > conf.yaml <<E\npath: ./a.json\nE\nsrun /x/a\nsrun b", None),
+            ("srun /x/a --url https://a.b/c.json --name v1.0.py-x --dir ./data\nsrun b", None),
+            ("cd $PROJECT\nsrun ./b.sh\nsrun a", None),
+            ("cd $SLURM_SUBMIT_DIR\nsrun ./b.sh\nsrun a", Some("./b.sh")),
+        ] {
+            assert_eq!(file(body).as_deref(), wanted, "{body}");
+        }
+    }
+}
