@@ -301,9 +301,9 @@ pub(super) fn fabric_of(job: &JobView, requested: Fabric, profile: &Profile) -> 
 /// Returns the fabric that a job's requested devices show.
 fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
     let asks = |prefix: &str| {
-        let mut containers = job.roles.iter().map(|role| &role.container);
-        containers
-            .any(|one| one.limits.keys().chain(one.requests.keys()).any(|name| name.starts_with(prefix)))
+        let containers = job.roles.iter().map(|role| &role.container);
+        let mut amounts = containers.flat_map(|one| one.limits.iter().chain(&one.requests));
+        amounts.any(|(name, amount)| name.starts_with(prefix) && amount != "0")
     };
     let multus = || job.roles.iter().any(rdma_present::on_network);
     if asks("vpc.amazonaws.com/efa") {

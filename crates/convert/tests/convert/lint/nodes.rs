@@ -170,3 +170,24 @@ fn rdma_is_a_default_to_remove_where_no_type_is_named() {
     }
     assert_eq!(with(&["g5.48xlarge"]), ["E-RDMA-UNSUPPORTED"]);
 }
+
+/// A request of none is no request.
+#[test]
+fn none_of_a_device_shows_no_fabric() {
+    let with = |efa: &str| {
+        let asked = [
+            ("nvidia.com/gpu", "8"),
+            ("vpc.amazonaws.com/efa", efa),
+            ("memory", "1Ti"),
+            ("hugepages-2Mi", "5Gi"),
+        ];
+        let job = JobView {
+            kind: JobKind::MpiJobV2,
+            roles: vec![role(&[("FI_PROVIDER", "sockets")], &asked)],
+            ..JobView::default()
+        };
+        let found = lint::job(&job, Fabric::Auto, &Profile::default(), &Catalogue::builtin());
+        found.into_iter().map(|one| one.finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!((with("0"), with("4")), (Vec::new(), vec!["L-ON-SOCKETS".to_owned()]));
+}
