@@ -101,7 +101,7 @@ fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
         "c.toml",
         "[profile.host]\nextends = \"eks-image\"\n[profile.host.pod]\nhost-network = true\n",
     );
-    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3 --runtime runtime.yaml");
+    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --instance-type p5.48xlarge --trainer-version 2.3 --runtime runtime.yaml");
     assert_eq!(ran.code, 0, "{}", ran.err);
     let documents: Vec<&str> = ran.out.split("---\n").collect();
     let of = |kind: &str| {
@@ -121,7 +121,7 @@ fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
     assert!(!of("TrainJob").contains("hostNetwork"), "{}", ran.out);
     assert!(!ran.err.contains("hostNetwork"), "{}", ran.err);
     // Without the runtime there is nothing to copy, and the change is reported as not applied.
-    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3");
+    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --instance-type p5.48xlarge --trainer-version 2.3");
     assert!(ran.err.contains("hostNetwork"), "{}", ran.err);
     assert!(!ran.out.contains("copied-from"), "{}", ran.out);
 }
