@@ -42,7 +42,7 @@ pub(crate) fn script_is_no_job(text: &str) -> Option<Finding> {
         Some((start, line))
     });
     let mut directives = starts.filter(|(_, line)| line.starts_with("#SBATCH")).map(|(start, _)| start);
-    let is_own = |start: usize| !holds(&documents, start) && !(hidden && start >= readable);
+    let is_own = |start: usize| !(holds(&documents, start) || hidden && start >= readable);
     if directives.clone().any(is_own) {
         return None;
     }

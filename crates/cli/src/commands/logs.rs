@@ -96,7 +96,7 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
         let read = async {
             let (follows, mut batches) = (options.follow, job.logs(options));
             let waits = || {
-                let ranks = job.spec().and_then(|spec| spec.ranks());
+                let ranks = job.spec().and_then(weftrun::prelude::JobSpec::ranks);
                 let ranks = ranks.map_or_else(|| "the job".to_owned(), |ranks| counted(ranks as usize, "rank"));
                 if follows {
                     context.out.say(format!(
