@@ -198,7 +198,7 @@ fn a_plan_of_a_whole_script_counts_tasks() {
     let body = "if true; then srun torchrun --nnodes 2 --nproc_per_node 8 a.py; fi\n";
     for (head, counted) in [("-n 16", "2 nodes, 16 tasks, ranks unknown"), ("-N 2", "2 nodes, ranks unknown")]
     {
-        place.write("a.sbatch", &format!("#!/bin/bash\n#SBATCH -J a {head}\n{body}"));
+        place.write("a.sbatch", format!("#!/bin/bash\n#SBATCH -J a {head}\n{body}"));
         let job = place.run("import sbatch a.sbatch");
         place.write("a.toml", &job.out);
         let plan = place.run("plan a.toml -b slurm");
