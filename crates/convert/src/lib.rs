@@ -14,9 +14,11 @@ mod imported;
 mod kubeflow;
 pub mod lint;
 mod mutate;
+
 mod report;
 mod runai_cli;
 mod slurm;
+mod without_job;
 
 pub use docker::docker_commands;
 pub use edit::{Blocked, edit, same, to_yaml};
@@ -32,6 +34,7 @@ pub use slurm::{
     decision_text, import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, script_change, slurm_duration,
 };
 pub use weftrun_core::spec::runtimes_in;
+pub use without_job::nothing_in;
 
 use weftrun_core::Finding;
 

@@ -174,6 +174,10 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 /// name.
 fn misspelt_prefix(name: &str) -> Option<&'static str> {
     let (prefix, rest) = name.split_once('_')?;
+    // `UCCL_SOCKET_IFNAME`, `RCCL_…`, `CCL_…` (oneCCL): another library, whose name ends so too.
+    if prefix.len() <= 4 && prefix.ends_with("CCL") {
+        return None;
+    }
     if !matches!(prefix.len(), 3..=5) || rest.len() < 4 || strsim::damerau_levenshtein(prefix, "NCCL") != 1 {
         return None;
     }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use weftrun::convert::{
     Imported, MutateOptions, Splitter, Start, import, import_runai, import_sbatch, is_sbatch, kinds,
-    lint_document, mutate as mutate_document, mutate_sbatch, no_job,
+    lint_document, mutate as mutate_document, mutate_sbatch, no_job, nothing_in,
 };
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::fabric::{Fabric, FabricPlan, FabricRequest, Profile, Profiles};
@@ -51,6 +51,9 @@ fn mutated(
         jobs.extend(done.jobs);
         Ok(())
     })?;
+    if let Some(finding) = nothing_in(text, Start::of("manifest")) {
+        return Err(Error::from_finding(ErrorKind::InvalidSpec, finding));
+    }
     Ok((out, jobs))
 }
 
@@ -121,6 +124,7 @@ pub fn lint<'py>(
             findings.extend(lint_document(part, Start { file: &name, ..start }, &given.settings()));
             Ok(())
         })?;
+        findings.extend(nothing_in(&text, Start::of(&name)));
         Ok(findings)
     });
     plain(py, &LintReport::new(&found.map_err(raised)?))

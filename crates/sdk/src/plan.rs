@@ -96,8 +96,8 @@ impl Plan {
     pub fn explain(&self) -> String {
         let mut text = String::new();
         for decision in &self.planned.plan.decisions {
-            let _ = writeln!(text, "{} {} = {}", decision.rule, decision.target, decision.value);
-            let _ = writeln!(text, "    {}", decision.why);
+            let (target, value, why) = decision_text(decision, &self.target.backend);
+            let _ = writeln!(text, "{} {target} = {value}\n    {why}", decision.rule);
         }
         for skipped in &self.planned.plan.skipped {
             let _ = writeln!(text, "{} skipped ({}): {}", skipped.rule, skipped.reason, skipped.why);

@@ -227,7 +227,8 @@ async fn a_train_job_is_submitted_with_a_runtime_of_its_own() {
 async fn a_topology_file_is_mounted_from_a_config_map_that_goes_with_the_job() {
     let Some(cluster) = cluster() else { return };
     let backend = cluster.connect().await;
-    let table = "extends = 'eks-image'\n[pod.topology-file]\ncontent = '<system version=\"1\"/>'";
+    let table =
+        "extends = 'eks-image'\nefa.count = 32\n[pod.topology-file]\ncontent = '<system version=\"1\"/>'";
     let profile = Profiles::builtin().with("file", table.parse().unwrap()).get("file").unwrap();
     let role = Role::worker().nodes(2).gpus_per_node(8).memory("1Gi").command([
         "sh",

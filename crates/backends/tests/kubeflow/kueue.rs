@@ -27,7 +27,9 @@ fn with_kueue() -> Option<TestCluster> {
 
 /// Returns the profile of EFA in the image with the queue and a topology level.
 fn profile() -> Profile {
-    let table = format!("extends = 'eks-image'\n[queue]\nkueue = 'team'\ntopology-required = '{LEVEL}'");
+    let table = format!(
+        "extends = 'eks-image'\nefa.count = 32\n[queue]\nkueue = 'team'\ntopology-required = '{LEVEL}'"
+    );
     Profiles::builtin().with("queued", table.parse().unwrap()).get("queued").unwrap()
 }
 

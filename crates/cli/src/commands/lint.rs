@@ -44,10 +44,11 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
         fix::files(context, &sources, &given)?;
     }
     for source in &sources {
-        each_document(source, |text, start| {
+        let nothing = each_document(source, |text, start| {
             findings.extend(found(source, text, start, &given));
             Ok(())
         })?;
+        findings.extend(nothing);
     }
     match context.out.format {
         Format::Table => {

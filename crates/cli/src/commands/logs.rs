@@ -96,10 +96,8 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
         let read = async {
             let (follows, mut batches) = (options.follow, job.logs(options));
             let waits = || {
-                let ranks = job.spec().map_or_else(
-                    || "the job".to_owned(),
-                    |spec| counted(spec.world_size() as usize, "rank"),
-                );
+                let ranks = job.spec().and_then(weftrun::prelude::JobSpec::ranks);
+                let ranks = ranks.map_or_else(|| "the job".to_owned(), |ranks| counted(ranks as usize, "rank"));
                 if follows {
                     context.out.say(format!(
                         "no line for {} s: still waiting for the logs of {ranks} (Ctrl-C stops waiting, and the job goes on)",

@@ -118,11 +118,16 @@ pub fn text(plan: &Plan, fabric: &FabricPlan) -> String {
         (network, _) => format!("fabric {network}"),
     };
     let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
+    let started = "ranks unknown (the command starts them)";
+    let ranks = match (spec.ranks(), spec.tasks()) {
+        (Some(ranks), _) => number(ranks, "rank"),
+        (None, Some(tasks)) => format!("{}, {started}", number(tasks, "task")),
+        (None, None) => started.to_owned(),
+    };
     let mut text = format!(
-        "{bold}{}{bold:#}: {}, {} on {} ({}), {network}\n",
+        "{bold}{}{bold:#}: {}, {ranks} on {} ({}), {network}\n",
         spec.name,
         number(spec.nodes(), "node"),
-        number(spec.world_size(), "rank"),
         plan.target().name,
         plan.target().backend
     );

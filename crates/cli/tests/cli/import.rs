@@ -191,6 +191,21 @@ fn a_plan_for_slurm_says_where_the_job_runs_and_what_a_node_failure_does() {
     );
 }
 
+/// 16 tasks are not 16 ranks where the script starts its ranks itself.
+#[test]
+fn a_plan_of_a_whole_script_counts_tasks() {
+    let place = Place::new();
+    let body = "if true; then srun torchrun --nnodes 2 --nproc_per_node 8 a.py; fi\n";
+    for (head, counted) in [("-n 16", "2 nodes, 16 tasks, ranks unknown"), ("-N 2", "2 nodes, ranks unknown")]
+    {
+        place.write("a.sbatch", format!("#!/bin/bash\n#SBATCH -J a {head}\n{body}"));
+        let job = place.run("import sbatch a.sbatch");
+        place.write("a.toml", &job.out);
+        let plan = place.run("plan a.toml -b slurm");
+        assert!(plan.out.starts_with(&format!("a: {counted}")), "{}", plan.out);
+    }
+}
+
 /// Point 2 of issue 15: what is reported is also in the script.
 #[test]
 fn what_a_script_cannot_carry_is_named_as_not_applied() {

@@ -55,6 +55,33 @@ fn job_files_and_scripts_are_looked_at_too() {
     assert_eq!(ran.code, 0);
 }
 
+/// Exit code 3 and the same code in JSON: neither passes a file without a job as if it were fine. Other objects are no jobs, and
+/// fine.
+#[test]
+fn a_file_without_a_job_is_an_error() {
+    let place = Place::new();
+    place.write("empty.yaml", "");
+    place.write("comments.yaml", "# a\n---\n# b\n");
+    place.write(
+        "submit.sh",
+        "#!/bin/bash\nID=$(sbatch --parsable <<EOF\n#!/bin/bash\n#SBATCH -N 2\nsrun a\nEOF\n)\n",
+    );
+    place.write("other.yaml", "# a\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n# b\n");
+    for file in ["empty.yaml", "comments.yaml", "submit.sh"] {
+        for verb in ["lint", "mutate", "import"] {
+            let ran = place.run(&format!("{verb} {file}"));
+            assert_eq!(ran.code, 3, "{verb} {file}: {ran:?}");
+            assert!(format!("{}{}", ran.out, ran.err).contains("E-NO-JOB"), "{verb} {file}: {ran:?}");
+        }
+        let value: Value = serde_json::from_str(&place.run(&format!("lint -o json {file}")).out).unwrap();
+        assert_eq!(value["findings"][0]["code"], "E-NO-JOB", "{file}");
+    }
+    for verb in ["lint", "mutate"] {
+        assert_eq!(place.run(&format!("{verb} other.yaml")).code, 0, "{verb}");
+        assert_eq!(place.run(&format!("{verb} other.yaml empty.yaml")).code, 3, "{verb}");
+    }
+}
+
 #[test]
 fn what_has_one_right_form_is_corrected_in_place() {
     let place = Place::new();

@@ -101,7 +101,7 @@ fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
         "c.toml",
         "[profile.host]\nextends = \"eks-image\"\n[profile.host.pod]\nhost-network = true\n",
     );
-    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3 --runtime runtime.yaml");
+    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --instance-type p5.48xlarge --trainer-version 2.3 --runtime runtime.yaml");
     assert_eq!(ran.code, 0, "{}", ran.err);
     let documents: Vec<&str> = ran.out.split("---\n").collect();
     let of = |kind: &str| {
@@ -121,7 +121,7 @@ fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
     assert!(!of("TrainJob").contains("hostNetwork"), "{}", ran.out);
     assert!(!ran.err.contains("hostNetwork"), "{}", ran.err);
     // Without the runtime there is nothing to copy, and the change is reported as not applied.
-    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3");
+    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --instance-type p5.48xlarge --trainer-version 2.3");
     assert!(ran.err.contains("hostNetwork"), "{}", ran.err);
     assert!(!ran.out.contains("copied-from"), "{}", ran.out);
 }
@@ -145,6 +145,9 @@ fn plan_reports_what_the_backend_cannot_carry() {
     let given = place.run("plan job.toml -b hpc --config c.toml --profile parallelcluster --fabric efa").ok();
     assert!(given.out.contains("efa.colocate       skipped (not-expressible)"), "{}", given.out);
     assert!(!given.out.contains("efa.colocate       worker"), "{}", given.out);
+    let json =
+        place.run("plan job.toml -b hpc --config c.toml --profile parallelcluster --fabric efa -o json").ok();
+    assert!(!json.out.contains("\"kind\":\"colocate\"") && json.out.contains("\"ops\":[{"), "{}", json.out);
     // The variables of a launcher that the job does not have are told once, and submitted jobs keep what was written.
     place.write("m.toml", "name = \"a\"\nnodes = 2\ngpus_per_node = 8\nlaunch = \"mpi\"\nimage = \"i\"\ncommand = [\"train\"]\n");
     let mpi = place.run("plan m.toml -b hpc --config c.toml --profile dgxc --instance-type p5.48xlarge").ok();

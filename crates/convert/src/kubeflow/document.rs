@@ -14,6 +14,7 @@ use crate::edit::{Blocked, edit, emit, same};
 use crate::lint;
 use crate::mutate::{MutateOptions, Mutated, SourceText, Start};
 use crate::report::MutatedJob;
+use crate::without_job::script_is_no_job;
 use weftrun_core::fabric::decide;
 use weftrun_core::fabric::evidence::{Form, choose};
 use weftrun_core::fabric::view::{JobKind, JobView, Workload};
@@ -40,10 +41,12 @@ pub fn mutate<'t>(
     let refused =
         |error: SyntaxError| Error::from_finding(ErrorKind::InvalidSpec, unreadable(&error, text, start));
     let documents = syntax.read(text).map_err(refused)?;
-    let foreign =
-        documents.iter().find_map(|document| Some((no_manifest(text, &document.root)?, &document.root.span)));
+    let foreign = documents
+        .iter()
+        .find_map(|document| Some((no_manifest(text, &document.root)?, document.root.span.clone())))
+        .or_else(|| no_document(text, &documents).map(|finding| (finding, 0..0)));
     if let Some((finding, span)) = foreign {
-        let finding = finding.span(start.of_text(text).span(span));
+        let finding = finding.span(start.of_text(text).span(&span));
         return Err(Error::from_finding(ErrorKind::InvalidSpec, finding));
     }
     if let [document] = documents.as_slice() {
@@ -101,6 +104,9 @@ impl Syntax {
 }
 
 pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> Finding {
+    if let Some(finding) = script_is_no_job(text) {
+        return finding.span(start.of_text(text).span(&(0..0)));
+    }
     let fix = match () {
         () if text.contains("{{") => "fill the template in first: helm template …, kustomize build …",
         () if text.contains("${") => "fill the template in first: envsubst < FILE",
@@ -316,10 +322,21 @@ fn is_manifest(object: &Json) -> bool {
     ["apiVersion", "kind"].iter().all(|key| object.get(key).is_some())
 }
 
+/// Reports a script that is all comments to YAML.
+pub(super) fn no_document(text: &str, documents: &[SpanDocument<'_>]) -> Option<Finding> {
+    documents.is_empty().then(|| script_is_no_job(text)).flatten()
+}
+
 /// Reports a document that is no object of Kubernetes, by the tool whose it seems to be.
 pub(super) fn no_manifest(text: &str, root: &SpanTree<'_>) -> Option<Finding> {
     let has = |key: &str| root.get(key).is_some();
-    if matches!(root.value, Value::Null) || has("apiVersion") || has("kind") {
+    if has("apiVersion") || has("kind") {
+        return None;
+    }
+    if let Some(finding) = script_is_no_job(text) {
+        return Some(finding);
+    }
+    if matches!(root.value, Value::Null) {
         return None;
     }
     if is_script_without_interpreter(text) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::document::{Pointers, Syntax, no_manifest, unknown_kind, unreadable};
+use super::document::{Pointers, Syntax, no_document, no_manifest, unknown_kind, unreadable};
 use super::{job, workload};
 use crate::lint;
 use crate::mutate::{MutateOptions, SourceText, Start};
@@ -21,6 +21,7 @@ pub fn lint_document(text: &str, start: Start<'_>, settings: &MutateOptions<'_>)
     };
     let mut findings = Vec::new();
     let (whole, text) = (text, &start.of_text(text));
+    findings.extend(no_document(whole, &documents).map(|finding| finding.span(text.span(&(0..0)))));
     for document in &documents {
         duplicates(document, text, &mut findings);
         if let Some(finding) = no_manifest(whole, &document.root) {

@@ -7,7 +7,7 @@ use weftrun_core::Finding;
 use weftrun_core::catalogue::{Catalogue, InstanceType, NodeFabric};
 use weftrun_core::fabric::node::Node;
 use weftrun_core::fabric::rules::{efa_role, rdma_present};
-use weftrun_core::fabric::view::{ContainerView, JobKind, JobView, RoleView};
+use weftrun_core::fabric::view::{ContainerView, JobKind, JobView, RoleView, Workload};
 use weftrun_core::fabric::{ClusterFacts, Gid, Profile};
 use weftrun_core::image::NcclVersion;
 use weftrun_core::mask;
@@ -37,8 +37,12 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) several_nodes: bool,
     /// The instance type that the job selects.
     pub(crate) instance: Option<&'a InstanceType>,
+    /// Whether it selects one, be it unknown.
+    pub(crate) type_is_named: bool,
     /// The container image.
     pub(crate) image: Option<&'a str>,
+    /// The environment module with NCCL.
+    pub(crate) module: Option<&'a str>,
     /// What the job runs.
     pub(crate) programs: Programs,
     /// Whether the container requests huge pages.
@@ -93,6 +97,7 @@ impl<'a> Surroundings<'a> {
         Self {
             rdma_read: node(role, profile, catalogue).rdma_read,
             instance: instance_type(role, catalogue),
+            type_is_named: !role.instance_types.is_empty(),
             one_gpu: role.accelerators(&profile.accelerator) == 1,
             profile: Some(profile),
             ..Self::default()
@@ -113,8 +118,13 @@ impl<'a> Surroundings<'a> {
         self.several_nodes && (self.fabric == Fabric::Efa || self.nodes() == NodeFabric::Efa)
     }
 
-    /// Returns whether NCCL with aws-ofi-nccl uses EFA, and nothing else does.
+    /// Returns whether NCCL with aws-ofi-nccl uses EFA between nodes, and nothing else does.
     fn is_nccl_on_efa(self) -> bool {
+        self.several_nodes && self.has_efa_plugin()
+    }
+
+    /// Returns whether NCCL has aws-ofi-nccl, and nothing else uses EFA.
+    fn has_efa_plugin(self) -> bool {
         self.fabric == Fabric::Efa && !self.programs.libfabric
     }
 
@@ -134,9 +144,9 @@ impl<'a> Surroundings<'a> {
         self.instance.is_none_or(|row| families.iter().any(|family| row.name.starts_with(family)))
     }
 
-    /// Returns whether the image's NCCL is known to be older than a release.
-    fn is_older_than(self, release: &str) -> bool {
-        self.image.and_then(NcclVersion::of_image).is_some_and(|nccl| nccl.is_before(release))
+    /// Returns the NCCL that the image, or else the loaded module, has.
+    fn nccl(self) -> Option<NcclVersion> {
+        self.image.into_iter().chain(self.module).find_map(NcclVersion::of_image)
     }
 }
 
@@ -166,7 +176,7 @@ pub(super) fn environment(
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
         let around = Surroundings {
             fabric,
-            several_nodes: job.worker_pods() > 1 || role.replicas_unknown,
+            several_nodes: on_several_nodes(job, role),
             image: container.image.as_deref(),
             programs: Programs::of_container(container, job.kind == JobKind::PyTorchJob),
             has_pages: container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0"),
@@ -203,6 +213,16 @@ pub(super) fn environment(
     }
 }
 
+/// Returns whether ranks are on several nodes, or can be: one pod that requests EFA may be one of several.
+fn on_several_nodes(job: &JobView, role: &RoleView) -> bool {
+    let is_pod = job.kind == JobKind::Workload(Workload::Pod);
+    let is_template = job.workers().any(|role| role.replicas_text.is_some());
+    job.worker_pods() > 1
+        || role.replicas_unknown
+        || is_template
+        || is_pod && role.container.asks("vpc.amazonaws.com/efa").is_some()
+}
+
 /// Returns what is known of a role's nodes, as the rules of `mutate` know it.
 pub(super) fn node(role: &RoleView, profile: &Profile, catalogue: &Catalogue) -> Node {
     Node::of(role, None, profile, &FabricRequest::default(), catalogue, &ClusterFacts::default())
@@ -220,7 +240,10 @@ pub(crate) fn shared_debug_file<'v>(
     for (name, value) in env {
         match name {
             "NCCL_DEBUG_FILE" => file = Some(value),
-            "NCCL_DEBUG" => is_open = !value.is_empty() && !value.eq_ignore_ascii_case("version"),
+            // NCCL opens the file for levels above VERSION only.
+            "NCCL_DEBUG" => {
+                is_open = !value.is_empty() && !value.eq_ignore_ascii_case("version") && !is_no_level(value);
+            }
             _ => {}
         }
     }
@@ -278,9 +301,9 @@ pub(super) fn fabric_of(job: &JobView, requested: Fabric, profile: &Profile) -> 
 /// Returns the fabric that a job's requested devices show.
 fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
     let asks = |prefix: &str| {
-        let mut containers = job.roles.iter().map(|role| &role.container);
-        containers
-            .any(|one| one.limits.keys().chain(one.requests.keys()).any(|name| name.starts_with(prefix)))
+        let containers = job.roles.iter().map(|role| &role.container);
+        let mut amounts = containers.flat_map(|one| one.limits.iter().chain(&one.requests));
+        amounts.any(|(name, amount)| name.starts_with(prefix) && amount != "0")
     };
     let multus = || job.roles.iter().any(rdma_present::on_network);
     if asks("vpc.amazonaws.com/efa") {
@@ -311,7 +334,7 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
 /// Returns the finding about a setting by its name and value.
 fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding> {
     let efa = around.fabric == Fabric::Efa;
-    let ib = matches!(around.fabric, Fabric::Roce | Fabric::InfiniBand);
+    let ib = around.several_nodes && matches!(around.fabric, Fabric::Roce | Fabric::InfiniBand);
     let finding = match (name, value) {
         ("FI_EFA_USE_DEVICE_RDMA", "1") if around.rdma_read == Some(false) => Finding::error(
             "E-RDMA-UNSUPPORTED",
@@ -322,7 +345,9 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
         ("FI_EFA_USE_DEVICE_RDMA", "0") if around.is_nccl_on_efa() && around.rdma_read != Some(false) => {
             warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name)
         }
-        ("FI_EFA_USE_DEVICE_RDMA", "1") if around.is_nccl_on_efa() && around.rdma_read.is_none() => {
+        ("FI_EFA_USE_DEVICE_RDMA", "1")
+            if around.is_nccl_on_efa() && around.rdma_read.is_none() && !around.type_is_named =>
+        {
             let text = "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7, and aborts the \
                         program on instance types without RDMA read (g5)";
             info("L-EFA-RDMA-DEFAULT", text, name)
@@ -356,20 +381,26 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
             let text = format!("aws-ofi-nccl sets {name}={own} on {on}; `{value}` replaces it");
             info("L-EFA-TUNING", &text, name)
         }
-        ("NCCL_NET_PLUGIN", "none") if efa => Finding::error(
+        ("NCCL_NET_PLUGIN", "none") if efa && around.several_nodes => Finding::error(
             PLUGIN_NONE,
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi"),
-        ("NCCL_NVLS_ENABLE", "0") if around.is_nccl_on_efa() && around.may_be(P5_ON) && !around.one_gpu => {
+        ("NCCL_NVLS_ENABLE", "0") if around.has_efa_plugin() && around.may_be(P5_ON) && !around.one_gpu => {
             info("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; newer ones lose NVLink SHARP by it", name)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error(IB_DISABLED, "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
         }
-        ("NCCL_IB_GID_INDEX", index) if !efa && is_plain(index) && index != "-1" && !around.programs.rccl && !around.is_older_than("2.21") => {
-            info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name)
+        ("NCCL_IB_GID_INDEX", index) if !efa && is_plain(index) && index != "-1" && !around.programs.rccl => {
+            gid_index(around)?
+        }
+        ("NCCL_DEBUG", level) if is_no_level(level) => {
+            let text = format!("NCCL has no level `{level}`: it then prints nothing, not even its warnings");
+            let wanted = if level.to_ascii_lowercase().starts_with("warn") { "WARN" } else { "INFO" };
+            Finding::warning("L-DEBUG-LEVEL", text)
+                .fix(format!("write NCCL_DEBUG={wanted} (the levels are VERSION, WARN, INFO and TRACE)"))
         }
         ("GLOO_SOCKET_IFNAME", list) if list.contains('^') => Finding::warning(
             "L-GLOO-IFNAME",
@@ -404,6 +435,30 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
         _ => return None,
     };
     Some(finding)
+}
+
+/// Reports a fixed GID index where the NCCL that is shown chooses one itself, or where none is shown.
+fn gid_index(around: Surroundings<'_>) -> Option<Finding> {
+    let nccl = around.nccl();
+    let (since, remove) = match &nccl {
+        Some(nccl) if nccl.is_before("2.21") => return None,
+        Some(nccl) if !nccl.at_most => {
+            ("NCCL finds the GID index itself since 2.21", "remove NCCL_IB_GID_INDEX")
+        }
+        _ => (
+            "NCCL 2.21 and later find the GID index themselves",
+            "remove NCCL_IB_GID_INDEX if NCCL is 2.21 or later",
+        ),
+    };
+    Some(Finding::info("L-GID-INDEX", format!("{since}; a wrong one makes ibv_modify_qp fail")).fix(remove))
+}
+
+/// Returns whether NCCL knows no such level of logging. What is to switch the log off does so.
+fn is_no_level(value: &str) -> bool {
+    const LEVELS: [&str; 5] = ["VERSION", "WARN", "INFO", "ABORT", "TRACE"];
+    const NONE: [&str; 5] = ["0", "NONE", "OFF", "FALSE", "NO"];
+    let is_word = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_word && !LEVELS.iter().chain(&NONE).any(|known| value.eq_ignore_ascii_case(known))
 }
 
 /// Returns whether a value is known: `mpirun -x NAME` forwards one that stands elsewhere, `$NAME` is expanded later.
@@ -449,7 +504,8 @@ fn relative_folder(list: &str) -> Option<&str> {
             && !entry.starts_with('/')
     };
     // `${A:+:}`, `$(…)`: the colon does not separate entries.
-    if list.contains("${") || list.contains("$(") || list.contains('`') {
+    let has_colon = |part: &str| part.split('}').next().is_some_and(|inside| inside.contains(':'));
+    if list.split("${").skip(1).any(has_colon) || list.contains("$(") || list.contains('`') {
         return None;
     }
     list.split(':').find(|entry| !entry.is_empty() && is_path(entry))

@@ -25,6 +25,7 @@ use super::report::MutatedJob;
 use crate::lint;
 use crate::lint::settings::{Programs, Surroundings};
 use crate::mutate::{MutateOptions, Mutated, Start};
+use crate::without_job::script_is_no_job;
 use script::Script;
 use weftrun_core::Finding;
 use weftrun_core::explain;
@@ -44,7 +45,8 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptio
     let script = Script::read(text);
     let mut options = settings.options.clone();
     let mut profile = settings.profile;
-    let mut report = match script.apply_directives(&mut options) {
+    let readable = script_is_no_job(text).map_or_else(|| script.apply_directives(&mut options), Err);
+    let mut report = match readable {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
             let settings = &MutateOptions { options: &options, ..*settings };
@@ -86,8 +88,11 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptio
 
 /// Checks the variables that a script exports.
 pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -> Vec<Finding> {
-    let script = Script::read(text);
     let source = start.of_text(text);
+    if let Some(finding) = script_is_no_job(text) {
+        return vec![finding.span(source.span(&(0..0)))];
+    }
+    let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
     let fabric = settings.options.kind.named().unwrap_or(settings.profile.fabric);
     let mut findings: Vec<Finding> = lint::script::check(text, &script.blocks)
@@ -105,8 +110,11 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
     for role in &job.roles {
         let around = Surroundings {
             fabric,
-            several_nodes: script.nodes() > 1 || script.nodes_unknown(),
-            image: script.option("container-image"),
+            several_nodes: script.nodes() > 1
+                || script.nodes_unknown()
+                || script.open_number(&["nodes"]).is_some(),
+            image: script.image(),
+            module: script.nccl_module(),
             programs: Programs::of(text.lines().map(without_comment).chain(names.clone()), false),
             profile: Some(settings.profile),
             ..Surroundings::of_role(role, settings.profile, settings.catalogue)

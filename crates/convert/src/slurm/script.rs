@@ -13,7 +13,7 @@ use weftrun_core::catalogue::InstanceType;
 use weftrun_core::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use weftrun_core::request::{Fabric, FabricRequest};
 use weftrun_core::shell::sbatch::{Directives, is_gpu};
-use weftrun_core::shell::{ScriptCommand, commands, is_mpirun};
+use weftrun_core::shell::{ScriptCommand, commands, is_mpirun, without_comment};
 
 /// A parsed script.
 pub(super) struct Script<'t> {
@@ -104,6 +104,23 @@ impl<'t> Script<'t> {
     /// Returns the value of an option, from the last component that has it.
     pub(super) fn option(&self, name: &str) -> Option<&str> {
         self.components.iter().rev().find_map(|options| options.value(name))
+    }
+
+    /// Returns the image of the ranks: of the job, or the only one that the script's `srun` commands name.
+    pub(super) fn image(&self) -> Option<&str> {
+        self.option("container-image").or_else(|| {
+            let words = self.text.lines().map(without_comment).flat_map(str::split_whitespace);
+            let mut images = words.filter_map(|word| word.strip_prefix("--container-image="));
+            let first = images.next().map(|image| image.trim_matches(['"', '\'']))?;
+            images.next().is_none().then_some(first)
+        })
+    }
+
+    /// Returns the environment module with NCCL that the script loads.
+    pub(super) fn nccl_module(&self) -> Option<&str> {
+        let loads = |line: &&str| line.starts_with("module ") || line.starts_with("ml ");
+        let lines = self.text.lines().map(|line| without_comment(line).trim()).filter(loads);
+        lines.flat_map(str::split_whitespace).find(|word| word.to_ascii_lowercase().contains("nccl"))
     }
 
     pub(super) fn has(&self, name: &str) -> bool {

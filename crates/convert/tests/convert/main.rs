@@ -16,3 +16,4 @@ mod mutate_cases;
 mod mutation_laws;
 mod pods;
 mod strangers;
+mod without_job;

@@ -174,8 +174,8 @@ fn a_plan_announces_only_what_the_backend_writes() {
         let mpirun = plan.ops.iter().find(|op| op.change.target() == "mpirun");
         mpirun.map(|op| op.change.value())
     };
-    let own = announced(&plan(&spec));
-    assert!(own.as_ref().is_none_or(|line| !line.contains("NCCL_DEBUG")), "{own:?}");
+    let own = plan(&spec);
+    assert!(announced(&own).is_none() && own.decisions.iter().all(|one| one.value != "mpirun"), "{own:?}");
     let mut other = spec;
     other.roles[0].command = ["train"].map(str::to_owned).to_vec();
     assert!(announced(&plan(&other)).is_some_and(|line| line.contains("-x NCCL_DEBUG")));
@@ -421,6 +421,8 @@ fn settings_of_other_libraries_are_not_judged_as_nccls() {
         ("export NCCL_DYNAMIC_CHUNK_SIZE=524288", &[][..]),
         ("export NCCL_CTRAN_BACKENDS=ib NCCL_COLLTRACE=trace", &[]),
         ("export NCCL_COLLECTIVE_TRACE=1", &["L-NAME-UNKNOWN"]),
+        ("export UCCL_SOCKET_IFNAME=eth0 RCCL_DEBUG=1 CCL_DEBUG=1", &[]),
+        ("export NCLL_SOCKET_IFNAME=eth0", &["L-NAME-MISSPELT"]),
         ("export FI_PROVIDER=efa FI_EFA_FORK_SAFE=1", &["L-FORK-SAFE"]),
         ("cd uccl/ep\nexport FI_PROVIDER=efa FI_EFA_FORK_SAFE=1", &[]),
     ] {

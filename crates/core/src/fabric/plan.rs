@@ -147,9 +147,10 @@ impl FabricPlan {
         self.ops.iter().any(|op| op.rule == detect::RULE)
     }
 
-    /// Moves the decisions of changes that are not written, for one reason, to what did not apply.
+    /// Moves changes that are not written, for one reason, and their decisions to what did not apply.
     pub fn leave_out(&mut self, ops: &[&Op], why: impl Into<String>) {
         let Some(first) = ops.first() else { return };
+        self.ops.retain(|op| !ops.contains(&op));
         for op in ops {
             let target = format!("{}: {}", op.role, op.change.target());
             self.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);

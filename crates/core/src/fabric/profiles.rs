@@ -76,11 +76,6 @@ impl Profiles {
         self
     }
 
-    /// Returns a profile as it is written.
-    pub(super) fn table(&self, name: &str) -> Option<&toml::Table> {
-        self.tables.get(name)
-    }
-
     /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)

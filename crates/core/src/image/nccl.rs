@@ -17,8 +17,8 @@ pub struct NcclVersion {
 }
 
 impl NcclVersion {
-    /// Reads it from an image's name: a version in the tag (`…-nccl2.26.2-1-…`), or the month of one of NVIDIA's
-    /// framework images (`nvcr.io/nvidia/pytorch:24.05-py3`).
+    /// Reads it from the name of an image or an environment module: a version in it (`…-nccl2.26.2-1-…`, `nccl/2.18.3`), the
+    /// month of one of NVIDIA's framework images (`nvcr.io/nvidia/pytorch:24.05-py3`), or a release of PyTorch's.
     ///
     /// ```
     /// use weftrun_core::image::NcclVersion;
@@ -29,15 +29,21 @@ impl NcclVersion {
     /// ```
     pub fn of_image(image: &str) -> Option<Self> {
         static TAG: LazyLock<Option<Regex>> =
-            LazyLock::new(|| Regex::new(r"(?i)nccl[-_]?v?(2\.[0-9]{1,2}\.[0-9]{1,2})(?:[^0-9.]|$)").ok());
+            LazyLock::new(|| Regex::new(r"(?i)nccl[-_/]?v?(2\.[0-9]{1,2}\.[0-9]{1,2})(?:[^0-9.]|$)").ok());
         static MONTH: LazyLock<Option<Regex>> = LazyLock::new(|| {
             Regex::new(
                 r"nvidia[/+](?:pytorch|tensorflow|jax|mxnet|paddlepaddle|nemo)[:+](\d\d)\.(0[1-9]|1[0-2])\b",
             )
             .ok()
         });
+        // PyTorch's own builds (https://pypi.org/project/torch/2.4.1/, its requirement nvidia-nccl-cu12).
+        static UP_TO_TORCH_2_4: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r"(?:^|[/+#])pytorch[/+]pytorch[:+](?:1|2\.[0-4])\.\d").ok());
         if let Some(found) = TAG.as_ref().and_then(|tag| tag.captures(image)) {
             return Some(Self { version: found[1].to_owned(), at_most: false });
+        }
+        if UP_TO_TORCH_2_4.as_ref().is_some_and(|old| old.is_match(image)) {
+            return Some(Self { version: "2.20.5".to_owned(), at_most: true });
         }
         let found = MONTH.as_ref().and_then(|month| month.captures(image))?;
         let (year, month): (u32, u32) = (found[1].parse().ok()?, found[2].parse().ok()?);
@@ -99,6 +105,7 @@ mod tests {
             "public.ecr.aws/hpc-cloud/nccl-tests:cuda12.8.1-efa1.42.0-ofiv1.16.0-ncclv2.27.5-1-testsv2.16.4";
         assert_eq!(of(efa), Some(("2.27.5".into(), false)));
         assert_eq!(of("example/nccl-tests:2.27.5"), None);
+        assert_eq!(of("nccl/2.18.3-CUDA-12.1.1"), Some(("2.18.3".into(), false)));
         let nccl = NcclVersion::of_image(efa).unwrap();
         assert!(nccl.unread("NCCL_WIN_ENABLE", "x").is_none());
         assert!(
@@ -106,6 +113,22 @@ mod tests {
         );
         assert!(nccl.unread("NCCL_WORK_FIFO_DEPTH", "x").unwrap().message.contains("up to NCCL 2.21.5"));
         assert!(nccl.unread("NCCL_FANCY", "x").is_none());
+    }
+
+    #[test]
+    fn images_of_old_releases_of_pytorch_have_an_old_nccl() {
+        for image in [
+            "pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime",
+            "docker.io#pytorch/pytorch:2.4.1",
+            "pytorch/pytorch:1.13.1",
+        ] {
+            assert_eq!(of(image), Some(("2.20.5".into(), true)), "{image}");
+        }
+        for image in
+            ["pytorch/pytorch:2.5.1", "pytorch/pytorch:2.10.0", "pytorch/pytorch", "mypytorch/pytorch:2.1.0"]
+        {
+            assert_eq!(of(image), None, "{image}");
+        }
     }
 
     #[test]

@@ -321,7 +321,21 @@ pub(crate) fn is_value(value: &str) -> bool {
     let refers = value.starts_with(['-', '$', '<', '{', '[', '(', '/', '~', '%', '@', '*', '.'])
         || value.contains(['(', '<', '…']);
     let number = value.len() < 6 && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    value.len() >= 2 && !refers && !number && !WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
+    value.len() >= 2
+        && !refers
+        && !number
+        && !WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
+        && !is_placeholder(value)
+}
+
+/// Returns whether a value stands for one that a person is to fill in: `YOUR_API_KEY_HERE`, `PLACEHOLDER_HF_TOKEN`.
+fn is_placeholder(value: &str) -> bool {
+    const TOLD: [&str; 8] = ["your", "placeholder", "replace", "change", "changeme", "insert", "here", "add"];
+    let plain = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b' '));
+    let crosses = value.len() > 2 && value.bytes().all(|byte| matches!(byte, b'x' | b'X'));
+    let is_told = |word: &str| TOLD.iter().any(|told| word.eq_ignore_ascii_case(told));
+    let mut words = value.split(['_', '-', ' ']);
+    crosses || plain && (words.clone().count() > 1 || value.len() > "change".len()) && words.any(is_told)
 }
 
 /// Returns whether a value is likely a secret where its name may be a word of a sentence.

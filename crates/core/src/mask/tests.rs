@@ -97,6 +97,8 @@ fn hashes_names_and_prose_are_left() {
         "max_tokens=4096 --num-tokens 128 --eos-token=</s> --pad-token-id 0",
         "HF_TOKEN=$HF_TOKEN HF_TOKEN=${HF_TOKEN} --token=$(cat /run/token) TOKEN_FILE=/run/x PWD=/home/me",
         "TOKENIZERS_PARALLELISM=false NCCL_DEBUG=INFO",
+        "WANDB_API_KEY=YOUR_WANDB_API_KEY_HERE HF_TOKEN=PLACEHOLDER_HF_TOKEN HF_TOKEN=your-token-here GH_TOKEN=xxxxxxxx",
+        "PASSWORD=CHANGE_ME DB_PASSWORD=changeme SECRET_KEY=REPLACE_WITH_KEY",
         "token-env = \"RUNAI_TOKEN\"\ntoken-command = [\"runai\"]",
         "sk-learn-contrib task-0123456789abcdef0123 disk-0123456789abcdefgh",
         "git@github.com:me/x.git https://git@github.com/me/x https://host/x ssh://git@host/x",
@@ -146,4 +148,12 @@ fn values_are_masked_by_their_names_and_places() {
             "token": "…", "secrets": {"HF_TOKEN": "name/key"}, "text": "see GH_PAT=…",
         })
     );
+}
+
+/// What has digits, or one word, may be a secret.
+#[test]
+fn a_word_of_a_placeholder_does_not_make_one() {
+    for text in ["PASSWORD=yourmom123x", "HF_TOKEN=hereiam", "API_KEY=change8me", "TOKEN=xXx9"] {
+        assert!(super::holds_secret(text), "{text}");
+    }
 }

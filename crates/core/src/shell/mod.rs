@@ -22,7 +22,7 @@ pub(crate) use script::without_output;
 pub use script::{
     SCRIPT_WITHOUT_INTERPRETER, ScriptCommand, commands, is_sbatch, is_script_without_interpreter, runs,
 };
-pub use script::{command_lines, documents, syntax_error, without_comment};
+pub use script::{command_lines, documents, first_run, syntax_error, without_comment};
 pub use variables::is_variable;
 pub use variables::{unexpanded, variable};
 

@@ -65,6 +65,10 @@ const OPTIONS: [(Takes, &str); 3] = [
     ),
 ];
 
+/// Options whose values add up where they are repeated: `opt->mail_type |= …` (Slurm 24.11, src/common/slurm_opt.c), and the
+/// lists of pyxis (args.c).
+const ADD_UP: [&str; 3] = ["mail-type", "container-mounts", "container-env"];
+
 /// Returns the long names of all options of `sbatch` and `srun`.
 pub fn option_names() -> impl Iterator<Item = &'static str> {
     options().map(|(name, ..)| name)
@@ -206,12 +210,22 @@ impl Directives {
         self.0.iter()
     }
 
-    /// Keeps only the last of each option, in the original order.
+    /// Keeps one of each option, in the original order: the last, with the values of all where they add up.
     #[must_use]
     pub fn last_of_each(self) -> Self {
+        let all = |name: &str| {
+            let values: Vec<&str> =
+                self.0.iter().filter(|one| one.name == name).filter_map(|one| one.value.as_deref()).collect();
+            values.join(",")
+        };
         let mut seen = BTreeSet::new();
-        let mut kept: Vec<Directive> =
-            self.0.into_iter().rev().filter(|option| seen.insert(option.name.clone())).collect();
+        let last = self.0.iter().rev().filter(|option| seen.insert(option.name.as_str()));
+        let one = |option: &Directive| {
+            let adds_up = ADD_UP.contains(&option.name.as_str());
+            let value = if adds_up { Some(all(&option.name)) } else { option.value.clone() };
+            Directive { name: option.name.clone(), value }
+        };
+        let mut kept: Vec<Directive> = last.map(one).collect();
         kept.reverse();
         Self(kept)
     }
@@ -340,6 +354,15 @@ mod tests {
         let options = read("--exclusive -J \"a b\" --nice # -N 9");
         assert!(options.has("exclusive") && options.has("nice") && !options.has("nodes"), "{options:?}");
         assert_eq!(options.value("job-name"), Some("a b"));
+    }
+
+    #[test]
+    fn the_last_of_an_option_counts_and_some_add_up() {
+        let options = read("-N 2 --mail-type=begin -t 1:00 --mail-type end -N 4").last_of_each();
+        let written: Vec<String> = options.iter().map(Directive::written).collect();
+        assert_eq!(written, ["--time=1:00", "--mail-type=begin,end", "--nodes=4"]);
+        let mounts = read("--container-mounts=/a:/a --container-mounts=/b").last_of_each();
+        assert_eq!(mounts.value("container-mounts"), Some("/a:/a,/b"));
     }
 
     #[test]

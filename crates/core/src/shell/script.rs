@@ -155,6 +155,16 @@ pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
     Ok(of_the_script.filter_map(|command| script_command(text, &command)).collect())
 }
 
+/// Returns the words of the first command that runs a program, those of substitutions included. A script that cannot be
+/// parsed is read up to there.
+pub fn first_run(text: &str, program: &str) -> Option<Vec<String>> {
+    let commands = reader::read_some(text, 0..text.len()).commands;
+    let mut read = commands.iter().filter_map(|command| script_command(text, command));
+    let runs =
+        |command: &ScriptCommand| command.words.get(command.program).is_some_and(|word| word == program);
+    read.find(runs).map(|command| command.words)
+}
+
 /// Returns the lines of a script's outermost commands, each with the lines that continue it, and their simple
 /// commands, with places in those lines. None if the script cannot be parsed.
 pub fn command_lines(text: &str) -> Option<Vec<(Range<usize>, Vec<ScriptCommand>)>> {

@@ -240,4 +240,16 @@ impl JobSpec {
         let ranks = |role: &Role| role.nodes.saturating_mul(role.procs_per_node());
         self.workers().fold(0, |sum, role| sum.saturating_add(ranks(role)))
     }
+
+    /// Returns the number of ranks where weftrun starts them: a command that runs once starts its own.
+    pub fn ranks(&self) -> Option<u32> {
+        (self.launch != Launch::Once).then(|| self.world_size())
+    }
+
+    /// Returns the number of tasks that the job requests for a command that runs once and starts its ranks itself.
+    pub fn tasks(&self) -> Option<u32> {
+        let each: Option<Vec<u32>> =
+            self.workers().map(|role| Some(role.nodes.saturating_mul(role.ranks_per_node?))).collect();
+        each.filter(|_| self.launch == Launch::Once).map(|each| each.into_iter().fold(0, u32::saturating_add))
+    }
 }

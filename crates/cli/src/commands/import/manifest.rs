@@ -22,7 +22,7 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
     let mut jobs: Vec<Imported> = Vec::new();
     let mut kinds: Vec<String> = Vec::new();
     for source in Source::all(&args.input)? {
-        each_document(&source, |text, start| {
+        let nothing = each_document(&source, |text, start| {
             let found = if convert::is_sbatch(text) {
                 convert::import_sbatch(text, false).map(|(spec, lost)| vec![Imported::new(spec, lost)])
             } else {
@@ -34,6 +34,9 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
             }
             Ok(())
         })?;
+        if let Some(finding) = nothing {
+            return Err(super::refusal(finding));
+        }
     }
     let names: Vec<String> = jobs.iter().map(|job| job.spec.name.clone()).collect();
     jobs.retain(|job| args.name.as_ref().is_none_or(|name| *name == job.spec.name));

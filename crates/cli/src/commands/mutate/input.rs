@@ -84,15 +84,19 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     Error::new(kind, format!("cannot read the file: {error}")).with("file", path.display())
 }
 
-/// Reads a source document by document. A script or job file is one document, regardless of its contents.
-pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> Result<()>) -> Result<()> {
+/// Reads a source document by document. A script or job file is one document, regardless of its contents. Returns a finding
+/// if no document holds anything.
+pub fn each_document(
+    source: &Source,
+    mut visit: impl FnMut(&str, Start<'_>) -> Result<()>,
+) -> Result<Option<Finding>> {
     let name = source.name();
     let mut reader = source.open()?;
     let mut splitter = Splitter::default();
     let mut chunk = vec![0; CHUNK];
     let (mut offset, mut line, mut pending) = (0, 0, 0);
     let mut script: Option<Vec<u8>> = None;
-    let mut first = true;
+    let (mut first, mut nothing) = (true, convert::nothing_in("", Start::of(&name)));
     loop {
         let read = reader.read(&mut chunk).map_err(|error| unreadable(&source.path, &error))?;
         let bytes = &chunk[..read];
@@ -103,7 +107,7 @@ pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> 
             script.extend_from_slice(bytes);
             too_large(script.len(), &name)?;
             if read == 0 {
-                return visit(text(script, &name, 0)?, Start::of(&name));
+                return visit(text(script, &name, 0)?, Start::of(&name)).map(|()| None);
             }
             continue;
         }
@@ -116,13 +120,15 @@ pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> 
         while let Some(document) = splitter.next_document() {
             pending -= document.len();
             let start = Start { file: &name, offset, line };
-            visit(text(&document, &name, line)?, start)?;
+            let document_text = text(&document, &name, line)?;
+            visit(document_text, start)?;
+            nothing = nothing.and_then(|_| convert::nothing_in(document_text, Start::of(&name)));
             offset += document.len();
             line += memchr::memchr_iter(b'\n', &document).count();
         }
         too_large(pending, &name)?;
         if read == 0 {
-            return Ok(());
+            return Ok(nothing);
         }
     }
 }

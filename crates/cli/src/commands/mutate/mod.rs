@@ -89,7 +89,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     let mut buffers = Vec::new();
     for source in &sources {
         let mut buffer = buffer::Buffer::default();
-        each_document(source, |text, start| {
+        let nothing = each_document(source, |text, start| {
             match given.mutate(text, start) {
                 Ok(done) => {
                     if args.diff {
@@ -103,6 +103,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
             }
             Ok(())
         })?;
+        nothing.iter().try_for_each(|finding| told.unreadable(finding))?;
         buffers.push(buffer);
     }
     let mut staged = Vec::new();

@@ -127,7 +127,8 @@ fn facts(known: &Known) -> Vec<Fact> {
     let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
     let hosts: std::collections::BTreeSet<u32> = report.ranks.iter().map(|rank| rank.node).collect();
     let spec = known.spec.as_ref();
-    let ranks = spec.map_or_else(String::new, |spec| spec.world_size().to_string());
+    let ranks =
+        spec.and_then(weftrun::prelude::JobSpec::ranks).map_or_else(String::new, |ranks| ranks.to_string());
     let nodes =
         spec.map_or_else(String::new, |spec| spec.workers().map(|role| role.nodes).sum::<u32>().to_string());
     let plan = planned(known).map_or_else(String::new, |fabric| fabric.to_string());

@@ -4,6 +4,7 @@
 //! script is carried as it is, and runs once. What cannot be converted is an error or is reported.
 
 mod body;
+mod files;
 mod launch;
 mod literal;
 mod options;
@@ -12,13 +13,13 @@ mod whole;
 
 use serde_json::{Map, Value as Json, json};
 
-use self::body::base;
 use crate::lint::script::is_command;
 use crate::slurm::{Directives, Script, is_sbatch};
+use crate::without_job::script_is_no_job;
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
-use weftrun_core::shell::{SCRIPT_WITHOUT_INTERPRETER, ScriptCommand, is_script_without_interpreter};
+use weftrun_core::shell::{SCRIPT_WITHOUT_INTERPRETER, is_script_without_interpreter};
 use weftrun_core::spec::{EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
 pub(super) use options::memory;
@@ -37,12 +38,16 @@ pub use options::slurm_duration;
 /// ```
 ///
 /// # Errors
-/// A finding `E-IMPORT-JOB` where the text is no sbatch script, starts nothing, or cannot be resolved.
+/// A finding: `E-NO-JOB` where the text is a script without `#SBATCH` lines, `E-IMPORT-JOB` where it is no script, starts nothing or cannot be
+/// resolved.
 pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>), Finding> {
     if !is_sbatch(text) {
         if is_script_without_interpreter(text) {
             let fix = "move the `#!` line to the top";
             return Err(Finding::error("E-IMPORT-JOB", SCRIPT_WITHOUT_INTERPRETER).fix(fix));
+        }
+        if let Some(finding) = script_is_no_job(text).filter(|_| other_directives(text).next().is_none()) {
+            return Err(finding);
         }
         let is_runai = text.lines().any(|line| line.trim_start().starts_with("runai "));
         let fix = if other_directives(text).next().is_some() {
@@ -54,19 +59,16 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
         };
         return Err(Finding::error("E-IMPORT-JOB", "not an sbatch script: it has no `#SBATCH` line").fix(fix));
     }
+    if let Some(finding) = script_is_no_job(text) {
+        return Err(finding);
+    }
     let script = Script::read(text);
     let [options] = script.components.as_slice() else {
         let message = "a heterogeneous job (`#SBATCH hetjob`) cannot be imported";
         let fix = "write a role for each component into a job file";
         return Err(Finding::error("E-IMPORT-JOB", message).fix(fix));
     };
-    let submits = |command: &ScriptCommand| base(command, command.program) == "sbatch";
-    if options.iter().next().is_none() && script.commands().iter().any(submits) {
-        let message = "the script submits a job with `sbatch`, and has no `#SBATCH` lines of its own";
-        let fix = "import the script that it submits";
-        return Err(Finding::error("E-IMPORT-JOB", message).fix(fix));
-    }
-    let mut import = Import::new(options.clone(), whole);
+    let mut import = Import::new(with_nodes(options, script.launched.nodes), whole);
     import.interpreter(text);
     let others: Vec<&str> = other_directives(text).collect();
     if let Some(first) = others.first() {
@@ -80,6 +82,17 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     import.unknown_nodes(&script);
     import.unrequested_gpus(&script);
     Ok(import.finish())
+}
+
+/// Returns the options with the number of nodes that the script's commands use, where none names one: the tasks of the job
+/// are divided among them.
+fn with_nodes(options: &Directives, launched: Option<u32>) -> Directives {
+    let mut options = options.clone();
+    let divides = |nodes: &u32| options.number("ntasks").is_none_or(|tasks| tasks % nodes == 0);
+    if let Some(nodes) = launched.filter(|_| options.named_nodes().is_none()).filter(divides) {
+        options.add("nodes", nodes.to_string());
+    }
+    options
 }
 
 /// Returns the lines before the first command that another batch system or a site's own `sbatch` reads.

@@ -89,7 +89,7 @@ fn ranks_mpi_and_what_has_no_single_srun() {
     assert!(said.is_empty(), "{said:?}");
     let (spec, _) = imported(&format!("{head}srun -K1 -u python train.py\n"));
     assert_eq!((spec.launch, spec.roles[0].procs_per_node()), (Launch::PerRank, 8));
-    assert_eq!(import_sbatch("#!/bin/sh\necho\n", false).unwrap_err().code, "E-IMPORT-JOB");
+    assert_eq!(import_sbatch("#!/bin/sh\necho\n", false).unwrap_err().code, "E-NO-JOB");
     assert_eq!(import_sbatch("#!/bin/sh\n#SBATCH -N1\n", false).unwrap_err().code, "E-IMPORT-JOB");
 }
 
@@ -538,32 +538,34 @@ fn a_torchrun_that_does_not_join_its_nodes_is_said_to_do_it_now() {
     assert!(!said(2, "--nnodes=2") && !said(2, "--nnodes=$SLURM_NNODES") && !said(1, ""));
 }
 
+/// Tasks of all nodes are divided among those that only a command names.
 #[test]
-fn files_are_looked_up_where_the_script_is() {
-    let file = |body: &str| {
-        let (_, said) = imported(&format!("#!/bin/bash\n#SBATCH -N 2\n{body}\n"));
-        let found = said.into_iter().find(|one| one.starts_with("W-IMPORT-FILES"))?;
-        found.split('`').nth(1).map(str::to_owned)
-    };
-    for (body, wanted) in [
-        ("srun a\nsrun ./b.sh", Some("./b.sh")),
-        ("cd /fsx/me || exit 1\nsrun a\nsrun ./b.sh", None),
-        ("cd \"$HOME/me\"\nsrun a\nsrun ./b.sh", None),
-        ("cd sub\nsrun a\nsrun ./b.sh", Some("./b.sh")),
-        ("srun ./b.sh\ncd /fsx/me\nsrun a", Some("./b.sh")),
-        ("echo \"start ./b.sh\"\nsrun a\nsrun b", None),
-        ("if true; then echo ./b.sh; fi\nsrun a\nsrun b", None),
-        ("echo a; ./b.sh\nsrun a\nsrun b", Some("./b.sh")),
-        ("srun --container-image=./x.sqsh a\nsrun b", Some("./x.sqsh")),
-        ("srun --container-image=/fsx/x.sqsh a\nsrun b", None),
-        ("srun --container-image=./x.sqsh a", Some("./x.sqsh")),
-        ("srun --container-image=x/y a", None),
-        ("IMAGE=\"./x.sqsh\"\nsrun a\nsrun b", Some("./x.sqsh")),
-        ("source venv/bin/activate\nsrun a\nsrun b", Some("venv/bin/activate")),
-        ("source venv/bin/activate\nsrun --label python3 a", Some("venv/bin/activate")),
-        (". /fsx/venv/bin/activate\nsrun a\nsrun b", None),
-        ("source activate env\nsrun a\nsrun b", None),
+fn tasks_are_divided_among_the_nodes_that_a_command_names() {
+    for (head, body, nodes, each, gpus) in [
+        (
+            "-n 16 --gpus-per-task=1",
+            "if true; then srun torchrun --nnodes 2 --nproc_per_node 8 a.py; fi",
+            2,
+            Some(8),
+            8,
+        ),
+        ("-n 16", "srun -N 4 bash -c \"python $X\"", 4, Some(4), 0),
+        ("-n 10", "if true; then srun torchrun --nnodes 4 a.py; fi", 4, Some(10), 0),
     ] {
-        assert_eq!(file(body).as_deref(), wanted, "{body}");
+        let (spec, said) = imported(&format!("#!/bin/bash\n#SBATCH {head}\n{body}\n"));
+        let role = &spec.roles[0];
+        assert_eq!(
+            (role.nodes, role.ranks_per_node, role.gpus_per_node),
+            (nodes, each, gpus),
+            "{head} {body}"
+        );
+        assert!(said.iter().any(|one| one.starts_with("W-IMPORT-NODES")), "{said:?}");
+        assert_eq!(spec.ranks(), None, "the script starts them");
     }
+}
+
+#[test]
+fn values_of_repeated_options_that_add_up_are_all_kept() {
+    let (spec, _) = imported("#!/bin/bash\n#SBATCH --mail-type=begin\n#SBATCH --mail-type=end\nsrun a\n");
+    assert_eq!(spec.backend["slurm"]["sbatch"], serde_json::json!(["--mail-type=begin,end"]));
 }

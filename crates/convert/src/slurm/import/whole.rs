@@ -66,42 +66,6 @@ impl Import {
         }
     }
 
-    /// Warns of files that stand beside the script or where it is submitted.
-    fn files_beside(&mut self, body: &str) {
-        // A usage text has `$0` as the name of the script.
-        static OWN_PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-            Regex::new(r"BASH_SOURCE|\b(?:dirname|realpath|readlink)\b[^;|&]*\$(?:0\b|\{0\b)|\$\{0%").ok()
-        });
-        let lines = body.lines().map(without_comment);
-        let has = |text: &str| lines.clone().any(|line| line.contains(text));
-        let by_slurm = has("scontrol") && has("Command=");
-        let own_place = OWN_PLACE.as_ref().is_some_and(|own| lines.clone().any(|line| own.is_match(line)));
-        if own_place || by_slurm {
-            let message = "the script looks for files beside itself (`$0`, BASH_SOURCE, `Command=` of scontrol); the job's copy stands elsewhere";
-            let fix = "write the folder out";
-            self.findings.push(Finding::warning("W-IMPORT-FILES", message).fix(fix));
-        }
-        let relative = of_submission(body).find_map(|segment| {
-            let in_words =
-                segment.split_whitespace().flat_map(|word| word.split(['=', ',', '"', '\'', '(', ')']));
-            in_words.into_iter().find(|word| is_relative(word)).or_else(|| sourced(segment))
-        });
-        self.relative_file(relative);
-    }
-
-    /// Warns of files in `setup` that the shell reads from the folder where the job is submitted.
-    pub(super) fn sourced_files(&mut self, setup: &str) {
-        self.relative_file(of_submission(setup).find_map(sourced));
-    }
-
-    pub(super) fn relative_file(&mut self, file: Option<&str>) {
-        if let Some(file) = file.filter(|_| self.spec.workdir.is_none()) {
-            let message = format!("`{file}` is looked up in the folder where the job is submitted");
-            let fix = "submit the job from the script's folder, or set `workdir`";
-            self.findings.push(Finding::warning("W-IMPORT-FILES", message).fix(fix));
-        }
-    }
-
     /// Warns where only the launcher names the GPUs. Requesting them would fail on a cluster that does not count its
     /// GPUs, and there the script runs as it is.
     pub(super) fn unrequested_gpus(&mut self, script: &Script<'_>) {
@@ -148,43 +112,4 @@ impl Import {
         };
         self.findings.push(Finding::warning("W-IMPORT-NODES", why).fix("set `nodes`"));
     }
-}
-
-/// Returns the commands that run in the folder where the job is submitted, without those that only print: all up to the first
-/// `cd` to another folder, of the script's outermost level.
-fn of_submission(body: &str) -> impl Iterator<Item = &str> {
-    let leaves = |line: &str| {
-        let folder =
-            line.strip_prefix("cd ").map(|folder| folder.trim_start().trim_start_matches(['"', '\'']));
-        folder.is_some_and(|folder| {
-            ["/", "~", "$HOME", "${HOME}"].iter().any(|start| folder.starts_with(start))
-        })
-    };
-    let segments = body.lines().map(without_comment).flat_map(|line| line.split([';', '&', '|']));
-    segments.take_while(move |segment| !leaves(segment)).filter(|segment| {
-        let begin =
-            segment.split_whitespace().find(|word| !matches!(*word, "then" | "do" | "else" | "{" | "("));
-        !matches!(begin, Some("echo" | "printf"))
-    })
-}
-
-/// Returns whether a word is the path of a file in the current folder.
-fn is_relative(word: &str) -> bool {
-    const ENDINGS: [&str; 7] = [".sh", ".py", ".yaml", ".yml", ".json", ".toml", ".sqsh"];
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    word.starts_with("./")
-        || word.starts_with("../")
-        || word.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && word.chars().all(plain)
-            && ENDINGS.iter().any(|ending| word.ends_with(ending))
-}
-
-/// Returns the relative path that a command reads into the shell; a name without a folder is looked up in PATH.
-fn sourced(segment: &str) -> Option<&str> {
-    let mut words =
-        segment.split_whitespace().skip_while(|word| matches!(*word, "then" | "do" | "else" | "{" | "("));
-    let is_source = matches!(words.next(), Some("source" | "."));
-    let file = words.next().filter(|_| is_source)?.trim_matches(['"', '\'']);
-    let in_folder = file.contains('/') && file.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.');
-    in_folder.then_some(file)
 }

@@ -117,3 +117,31 @@ fn devices_of_the_nodes_are_evidence() {
         assert_eq!(fabrics(&two_nodes(None), &facts), [name]);
     }
 }
+
+/// A ComputeDomain shows that four GPUs are a whole node, and neither its type nor its number of interfaces; a named profile
+/// of many types does not either.
+#[test]
+fn a_compute_domain_names_no_type() {
+    let text = |node: &str| {
+        format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 2, template: {{spec: {{{node}resourceClaims: \
+             [{{name: c, resourceClaimTemplateName: domain-channel}}], containers: [{{name: pytorch, image: i, env: [{{name: FI_PROVIDER, value: efa}}], resources: {{claims: \
+             [{{name: c}}], limits: {{nvidia.com/gpu: 4, memory: 400Gi}}}}}}]}}}}}}}}}}\n"
+        )
+    };
+    let profiles = Profiles::builtin();
+    let (named, catalogue, options) =
+        (profiles.get("eks-image").unwrap(), Catalogue::builtin(), FabricRequest::default());
+    let of_profile = MutateOptions::offline(&named, &options, &catalogue);
+    let node = "nodeSelector: {node.kubernetes.io/instance-type: p6e-gb200.36xlarge}, ";
+    for (node, skip) in [("", Some("instance-unknown")), (node, None)] {
+        let text = text(node);
+        let by_evidence =
+            with_settings(|settings| mutate(&text, Start::of("a"), settings).unwrap().jobs[0].clone());
+        let by_name = mutate(&text, Start::of("a"), &of_profile).unwrap();
+        for job in [&by_evidence, &by_name.jobs[0]] {
+            assert_eq!(job.skip(), skip, "{node}: {:?}", job.plan.skipped);
+        }
+        assert_eq!(by_name.text.contains("vpc.amazonaws.com/efa: '4'"), skip.is_none(), "{}", by_name.text);
+    }
+}

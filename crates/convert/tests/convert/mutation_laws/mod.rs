@@ -17,6 +17,7 @@
 )]
 
 mod hostile;
+mod kinds;
 mod knocked;
 mod shells;
 

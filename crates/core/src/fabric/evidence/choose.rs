@@ -43,18 +43,7 @@ impl Profiles {
         names.extend(["roce", "infiniband", "parallelcluster"]);
         names.sort_unstable();
         names.dedup();
-        let shipped = Self::builtin();
-        let read = |name: &str| {
-            let mut profile = self.get(name)?;
-            // What the nodes of one site have is known with it; a profile of several, unless it is the user's own, says
-            // nothing about them.
-            let of_one = profile.mounts_host_path() || self.table(name) != shipped.table(name);
-            if let Some(efa) = profile.efa.as_mut().filter(|_| !of_one) {
-                efa.count = 0;
-            }
-            Ok(profile)
-        };
-        names.into_iter().map(read).collect()
+        names.into_iter().map(|name| self.get(name)).collect()
     }
 }
 

@@ -241,6 +241,9 @@ fn ask_of_launcher(ctx: &Context, plan: &PlanBuilder, parts: Parts, launch: &mut
     if ctx.job.kind == JobKind::PyTorchJob || !plan.active("efa.mpirun") {
         return;
     }
+    if plan.active("efa.neuron") {
+        efa_role::neuron_env(ctx, parts).for_each(|(name, _)| launch.forward("efa.neuron", name));
+    }
     let Some(stack) = parts.stack else { return };
     launch.mpirun.bin.clone_from(&stack.mpirun_dir);
     launch.mpirun.library_dirs.clone_from(&stack.library_dirs);

@@ -7,7 +7,7 @@ use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{ContainerView, JobKind, RoleView};
 use crate::fabric::{Change, SkipReason, StackProfile, merge};
 use crate::request::{Origin, RuleSetting};
-use crate::text::Quantity;
+use crate::text::{Quantity, counted};
 use crate::{Confidence, Finding};
 
 const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
@@ -42,8 +42,10 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: 
         set::env(plan, role, "efa.gdrcopy", ("NVIDIA_GDRCOPY", value), why, ctx.of_profile());
     }
     device_rdma(ctx, plan, parts, role);
-    if role.worker {
+    if plan.active("efa.neuron") && (role.worker || ctx.job.mpi.is_some()) {
         neuron(ctx, plan, parts, role);
+    }
+    if role.worker {
         devices(ctx, plan, parts, role);
         if parts.efa.memlock && plan.active("efa.memlock") {
             memlock(plan, role, "efa.memlock", ctx.of_profile());
@@ -250,14 +252,23 @@ fn refuse_rdma_where_it_aborts(ctx: &Context, plan: &mut PlanBuilder, role: Role
 }
 
 fn neuron(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
-    if !plan.active("efa.neuron") {
-        return;
-    }
-    let aborts = ctx.node(&role).rdma_read == Some(false);
-    for (name, value) in parts.efa.neuron_env.iter().filter(|(name, _)| !aborts || *name != DEVICE_RDMA) {
+    for (name, ours) in neuron_env(ctx, parts) {
+        let (value, origin) = match ranks_own_value(ctx, role, name) {
+            Some(own) => (own, Origin::Job),
+            None => (ours.clone(), ctx.of_profile()),
+        };
         let why = "aws-ofi-nccl does not set it on Neuron";
-        set::env(plan, role, "efa.neuron", (name, value), why, ctx.of_profile());
+        set::env(plan, role, "efa.neuron", (name, &value), why, origin);
     }
+}
+
+/// Returns what Neuron needs on the nodes of all workers.
+pub(crate) fn neuron_env<'a>(
+    ctx: &Context,
+    parts: Parts<'a>,
+) -> impl Iterator<Item = (&'a String, &'a String)> {
+    let aborts = ctx.workers().any(|role| ctx.node(&role).rdma_read == Some(false));
+    parts.efa.neuron_env.iter().filter(move |(name, _)| !aborts || *name != DEVICE_RDMA)
 }
 
 fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
@@ -292,7 +303,8 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
         format!("assumed: profile {} says {count} for a whole node", ctx.profile.name)
     } else {
         let has = node.instance.as_deref().unwrap_or("the node");
-        format!("{has} has {count} EFA interfaces, and workers that use a whole node get all of them")
+        let interfaces = counted(usize::try_from(count).unwrap_or(usize::MAX), "EFA interface");
+        format!("{has} has {interfaces}, and workers that use a whole node get all of them")
     };
     if own.is_none() && origin == Origin::Assumed {
         report_assumed_count(ctx, plan, role, count, node.unknown_type.as_deref());

@@ -1,9 +1,9 @@
 //! The launcher's `mpirun`: which one is used, and what it forwards.
 
 use super::{Context, Launch, opt_out};
-use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::Mpi;
+use crate::fabric::{Change, SkipReason};
 use crate::request::{Fabric, Origin};
 use crate::shell;
 use crate::shell::{Mpirun, MpirunNote};
@@ -53,11 +53,11 @@ fn for_backend(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, rule: &'sta
     if calls_mpirun {
         forward.retain(|name| with(std::slice::from_ref(name)).command != without.command);
     }
-    let nothing = calls_mpirun && forward.is_empty() && mpirun.bin.is_none();
-    let change = Change::Mpirun { path: path(mpirun), forward };
-    if nothing {
-        return plan.kept(role, rule, change, "the command calls mpirun itself, and forwards all of it");
+    if calls_mpirun && forward.is_empty() && mpirun.bin.is_none() {
+        let why = format!("{}: the command calls mpirun itself, and forwards all of it", role.name);
+        return plan.skip_rule(rule, SkipReason::AlreadyThere, why);
     }
+    let change = Change::Mpirun { path: path(mpirun), forward };
     plan.op(role, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
 }
 
