@@ -25,6 +25,7 @@ use crate::rules::{
     STORE_LOST, barrier_counts, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::signal_text;
+pub(crate) use ends::HARDWARE_XIDS;
 use ends::{PROGRAM_XIDS, cluster, exit, grade_of_xid, host_of, xid};
 use precede::precede;
 use rulings::{Ruling, of_rules};
