@@ -71,7 +71,8 @@ async fn kubernetes_keeps_them_out_by_their_host_names() {
         affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"].clone()
     };
     assert_eq!(required(spec(&[])).await, Value::Null);
-    let not = json!([{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["gpu-17", "serial-3"]}]);
+    let not =
+        json!([{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["gpu-17", "serial-3"]}]);
     assert_eq!(required(spec(&["gpu-17", "gpu-3"])).await, json!([{"matchExpressions": not}]));
     let named = own(spec(&["gpu-17", "gpu-3"]), "kubeflow", "node-names", json!(["a", "b"]));
     let terms = required(named).await;

@@ -104,7 +104,10 @@ mod tests {
         assert_eq!(answer(&[], &[1]), "a b c");
         assert_eq!(answer_without(&["b", "z"], &[], &[1]), "a c");
         let few = answer_without(&["b"], &[], &[1, 1, 1]);
-        assert!(few.contains("needs 3 hosts, and the target has 2 without the 1 left out by `avoid`"), "{few}");
+        assert!(
+            few.contains("needs 3 hosts, and the target has 2 without the 1 left out by `avoid`"),
+            "{few}"
+        );
         assert_eq!(answer(&["c", "b"], &[8, 8]), "c b");
         for (pinned, ranks, wanted) in [
             (&[][..], &[1, 1, 1, 1][..], "the job needs 4 hosts, and the target has 3"),

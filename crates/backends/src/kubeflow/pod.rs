@@ -86,7 +86,8 @@ impl Template<'_> {
         }
         // The field `metadata.name` takes one value, so each node gets a term.
         let term = |name: &String| {
-            let mut term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+            let mut term =
+                json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
             if !avoided.is_empty() {
                 term["matchExpressions"] = not.clone();
             }

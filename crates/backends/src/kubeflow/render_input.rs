@@ -12,8 +12,8 @@ use super::config::{Gang, JobSettings};
 use super::kinds::Kind;
 use super::pod::Template;
 use crate::kubernetes::code::Delivery;
-use crate::kubernetes::{escape, hostname_id};
 use crate::kubernetes::mpirun::wrap_of;
+use crate::kubernetes::{escape, hostname_id};
 
 /// A job that is being rendered.
 pub struct RenderInput<'a> {

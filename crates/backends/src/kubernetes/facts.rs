@@ -352,7 +352,10 @@ mod tests {
         assert_eq!(state(json!({}), json!([ready("Unknown")])).unwrap(), "Ready=Unknown (KubeletNotReady)");
         let bad = json!({"unschedulable": true, "taints": [{"key": "gpu-health", "value": "xid79", "effect": "NoExecute"}]});
         let conditions = json!([ready("True"), {"type": "KernelDeadlock", "status": "True"}]);
-        assert_eq!(state(bad, conditions).unwrap(), "cordoned, KernelDeadlock=True, taint gpu-health=xid79:NoExecute");
+        assert_eq!(
+            state(bad, conditions).unwrap(),
+            "cordoned, KernelDeadlock=True, taint gpu-health=xid79:NoExecute"
+        );
     }
 
     #[test]

@@ -53,9 +53,9 @@ impl PlannedJob {
         if self.spec.avoid.is_empty() && self.left_out.is_empty() {
             return Ok(());
         }
-        Err(Error::unsupported(backend, "leaving out nodes").with("avoid", self.spec.avoid.join(",")).hint(
-            "take `avoid` out of the job file, or leave out `--avoid`",
-        ))
+        Err(Error::unsupported(backend, "leaving out nodes")
+            .with("avoid", self.spec.avoid.join(","))
+            .hint("take `avoid` out of the job file, or leave out `--avoid`"))
     }
 
     /// Refuses a job that names a node to run on which it also leaves out.
@@ -63,7 +63,8 @@ impl PlannedJob {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`](crate::ErrorKind::InvalidSpec) naming the node and the key.
     pub fn refuse_pinned<'n>(&self, key: &str, pinned: impl IntoIterator<Item = &'n str>) -> Result<()> {
-        let Some(both) = pinned.into_iter().find(|node| self.avoided().any(|avoided| avoided == *node)) else {
+        let Some(both) = pinned.into_iter().find(|node| self.avoided().any(|avoided| avoided == *node))
+        else {
             return Ok(());
         };
         let message = format!("`{key}` names the node {}, which `avoid` leaves out", both.escape_debug());

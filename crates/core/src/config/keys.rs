@@ -15,9 +15,13 @@ static HISTORY: Table = Table {
     doc: "The history of jobs that ended, from which nodes are judged.",
     keys: &[
         key("enabled", Shape::Bool, "Whether it is kept (default: true)").example("false"),
-        key("path", Shape::Text, "Folder of the history, which a team may share; in the state folder if absent")
-            .example("\"/shared/weftrun-history\"")
-            .synonyms(&["dir", "folder"]),
+        key(
+            "path",
+            Shape::Text,
+            "Folder of the history, which a team may share; in the state folder if absent",
+        )
+        .example("\"/shared/weftrun-history\"")
+        .synonyms(&["dir", "folder"]),
     ],
 };
 

@@ -63,8 +63,7 @@ impl Fault {
 /// Returns the rules that have a fault, by fault: what `weftrun explain faults` prints.
 pub fn faults() -> impl Iterator<Item = (Fault, Vec<&'static Rule>)> {
     Fault::ALL.into_iter().map(|fault| {
-        let mut of: Vec<&Rule> =
-            rules().filter(|rule| rule.fault == Some(fault)).collect();
+        let mut of: Vec<&Rule> = rules().filter(|rule| rule.fault == Some(fault)).collect();
         of.sort_by_key(|rule| rule.code);
         of.dedup_by_key(|rule| rule.code);
         (fault, of)
@@ -116,8 +115,17 @@ mod tests {
     #[test]
     fn no_rule_of_the_program_has_a_fault() {
         for code in [
-            "PROGRAM-EXCEPTION", "GPU-OUT-OF-MEMORY", "COLLECTIVE-MISMATCH", "ARGUMENTS-UNKNOWN", "HOST-OUT-OF-MEMORY",
-            "GPU-XID-OF-PROGRAM", "PROCESS-KILLED", "PROCESS-CRASHED", "TIME-LIMIT", "JOB-CANCELLED", "PROCESS-EXITED",
+            "PROGRAM-EXCEPTION",
+            "GPU-OUT-OF-MEMORY",
+            "COLLECTIVE-MISMATCH",
+            "ARGUMENTS-UNKNOWN",
+            "HOST-OUT-OF-MEMORY",
+            "GPU-XID-OF-PROGRAM",
+            "PROCESS-KILLED",
+            "PROCESS-CRASHED",
+            "TIME-LIMIT",
+            "JOB-CANCELLED",
+            "PROCESS-EXITED",
         ] {
             assert!(rules().filter(|rule| rule.code == code).all(|rule| rule.fault.is_none()), "{code}");
         }

@@ -181,7 +181,9 @@ fn latest(records: &[JobRecord]) -> Vec<&JobRecord> {
         of.insert((&record.job, record.attempt), record);
     }
     let mut latest: Vec<&JobRecord> = of.into_values().collect();
-    latest.sort_unstable_by(|one, other| (one.at, &one.job, one.attempt).cmp(&(other.at, &other.job, other.attempt)));
+    latest.sort_unstable_by(|one, other| {
+        (one.at, &one.job, one.attempt).cmp(&(other.at, &other.job, other.attempt))
+    });
     latest
 }
 
@@ -241,7 +243,9 @@ fn evidence(node: &NodeReport, events: usize, proof: Option<String>) -> String {
     codes.dedup();
     match (proof, events) {
         (_, 0) => String::new(),
-        (Some(what), _) => format!("{what} ({} in {})", counted(events, "event"), counted(node.runs as usize, "run")),
+        (Some(what), _) => {
+            format!("{what} ({} in {})", counted(events, "event"), counted(node.runs as usize, "run"))
+        }
         (None, _) => {
             let (events, runs) = (counted(events, "event"), counted(node.runs as usize, "run"));
             format!("{events} in {runs}: {}", codes.join(", "))

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun_core::Confidence;
-use weftrun_core::job::{JobDetail, JobPhase};
+use weftrun_core::job::{JobDetail, JobPhase, ReplicaStatus};
 use weftrun_core::spec::is_node_name;
 
 use super::Fault;
@@ -145,7 +145,8 @@ impl JobRecord {
         let mut record = Self::new(summary.handle.to_string(), summary.ended.unwrap_or(now), summary.phase);
         record.name.clone_from(&summary.name);
         record.attempt = detail.replicas.iter().map(|replica| replica.restarts).max().unwrap_or(0);
-        let mut nodes: Vec<&String> = detail.replicas.iter().filter_map(|replica| replica.node.as_ref()).collect();
+        let mut nodes: Vec<&String> =
+            detail.replicas.iter().filter_map(|replica| replica.node.as_ref()).collect();
         nodes.sort();
         nodes.dedup();
         record.nodes =
@@ -189,6 +190,9 @@ impl CauseRecord {
         if nodes.is_empty() && cause.nodes.is_empty() {
             nodes = node_of_ranks(&cause.ranks, detail);
         }
+        if nodes.is_empty() && cause.nodes.is_empty() {
+            nodes.extend(cause.evidence.first().and_then(|line| node_of_source(&line.source, detail)));
+        }
         nodes.sort();
         nodes.dedup();
         Self {
@@ -222,15 +226,32 @@ fn cluster_node(name: &str, detail: &JobDetail) -> Option<String> {
         .or_else(|| by(&|_, node| label(node) == label(name)))
 }
 
+/// Returns the node of the replica that wrote a line: a source is named as its replica, or of Slurm by the number of the node
+/// among those of the job.
+fn node_of_source(source: &str, detail: &JobDetail) -> Option<String> {
+    let wrote = |name: &str| {
+        let rest = source.strip_prefix(name).filter(|_| !name.is_empty());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
+    };
+    let mut named = detail.replicas.iter().filter(|replica| wrote(&replica.name));
+    let replica = match (named.next(), named.next()) {
+        (Some(replica), None) => replica,
+        _ => {
+            let number: usize = source.strip_prefix("node")?.parse().ok()?;
+            let is_in_order = |(at, replica): (usize, &ReplicaStatus)| replica.index as usize == at;
+            detail.replicas.get(number).filter(|_| detail.replicas.iter().enumerate().all(is_in_order))?
+        }
+    };
+    replica.node.clone().filter(|node| is_node_name(node))
+}
+
 /// Returns the node of ranks of which no log names a host: the only one of the job, or that of the replica that the cluster says
 /// the rank failed in.
 fn node_of_ranks(ranks: &[u32], detail: &JobDetail) -> Vec<String> {
     if ranks.is_empty() {
         return Vec::new();
     }
-    let of = |replica: &&weftrun_core::job::ReplicaStatus| {
-        replica.failed_rank.is_some_and(|rank| ranks.contains(&rank))
-    };
+    let of = |replica: &&ReplicaStatus| replica.failed_rank.is_some_and(|rank| ranks.contains(&rank));
     let nodes = |all: bool| {
         let chosen = detail.replicas.iter().filter(|replica| all || of(replica));
         let mut nodes: Vec<String> = chosen.filter_map(|replica| replica.node.clone()).collect();

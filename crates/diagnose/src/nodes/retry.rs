@@ -2,7 +2,7 @@
 
 use weftrun_core::Confidence;
 use weftrun_core::job::JobPhase;
-use weftrun_core::spec::LeftOut;
+use weftrun_core::spec::{LeftOut, RetryAvoid};
 use weftrun_core::text::counted;
 
 use super::{CauseRecord, Fault};
@@ -25,8 +25,10 @@ pub struct RetryInput<'a> {
     pub for_network: u32,
     /// The nodes that retries have left out.
     pub left_out: &'a [LeftOut],
-    /// The nodes that the history suspects, where the policy leaves them out.
+    /// The nodes that the history suspects.
     pub suspects: &'a [LeftOut],
+    /// Whether those are left out, too.
+    pub avoid: RetryAvoid,
 }
 
 /// Whether a job is submitted again.
@@ -34,8 +36,10 @@ pub struct RetryInput<'a> {
 pub enum Decision {
     /// It is.
     Retry {
-        /// The nodes that are left out from now on, beside those before.
-        avoid: Vec<LeftOut>,
+        /// The nodes that failed, which are left out from now on, beside those before.
+        proven: Vec<LeftOut>,
+        /// Further nodes that are left out, since the history suspects them.
+        suspects: Vec<LeftOut>,
         /// Whether it is for the network, for which there is one retry.
         for_network: bool,
         /// The evidence, in one line.
@@ -54,16 +58,22 @@ pub fn decide(input: &RetryInput<'_>) -> Decision {
     match input.phase {
         JobPhase::Failed => {}
         JobPhase::Succeeded => return stop("the job succeeded".to_owned()),
-        JobPhase::Cancelled if !is_of_cluster(input.cause) => return stop("the job was cancelled".to_owned()),
+        JobPhase::Cancelled if !is_of_cluster(input.cause) => {
+            return stop("the job was cancelled".to_owned());
+        }
         JobPhase::Cancelled => {}
-        phase => return stop(format!("the job is {phase}: the cluster has it still, or starts it again itself")),
+        phase => {
+            return stop(format!("the job is {phase}: the cluster has it still, or starts it again itself"));
+        }
     }
     let Some(cause) = input.cause else {
         return stop("the cause of the failure is not known, so a retry may fail the same way".to_owned());
     };
     let what = format!("{}: {}", cause.code, cause.what);
     let Some(fault) = cause.fault else {
-        return stop(format!("the failure is not of a node or of the cluster, so a retry would fail the same way: {what}"));
+        return stop(format!(
+            "the failure is not of a node or of the cluster, so a retry would fail the same way: {what}"
+        ));
     };
     if cause.confidence == Confidence::Low {
         return stop(format!("the cause is too uncertain for a retry: {what}"));
@@ -83,14 +93,14 @@ pub fn decide(input: &RetryInput<'_>) -> Decision {
     if for_network && input.for_network > 0 {
         return stop(format!("one retry was made for a failure that names no node to leave out: {what}"));
     }
-    let mut avoid: Vec<LeftOut> =
-        proven.into_iter().map(|node| LeftOut { node: node.to_owned(), why: what.clone() }).collect();
-    for suspect in input.suspects {
-        if !known(&suspect.node) && !avoid.iter().any(|left| left.node == suspect.node) {
-            avoid.push(suspect.clone());
-        }
-    }
-    Decision::Retry { avoid, for_network, why: what }
+    let is_new = |suspect: &&LeftOut| !known(&suspect.node) && !proven.contains(&suspect.node.as_str());
+    let suspects = match input.avoid {
+        RetryAvoid::Proven => Vec::new(),
+        RetryAvoid::Suspects => input.suspects.iter().filter(is_new).cloned().collect(),
+    };
+    let left = |node: &str| LeftOut { node: node.to_owned(), why: what.clone() };
+    let proven = proven.into_iter().map(left).collect();
+    Decision::Retry { proven, suspects, for_network, why: what }
 }
 
 /// Returns whether the cluster itself ended a job, which some report as cancelled.

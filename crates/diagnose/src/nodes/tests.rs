@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun_core::Confidence;
+use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus};
-use weftrun_core::spec::LeftOut;
+use weftrun_core::spec::{LeftOut, RetryAvoid};
 
 use super::*;
 use crate::cause::{Cause, CauseClass, Why};
@@ -84,7 +85,9 @@ fn events_of_long_ago_are_listed_and_do_not_count() {
 /// The common end of failed links is to blame, not the nodes at their other ends.
 #[test]
 fn a_link_counts_against_its_common_end() {
-    let link = |number, ends: &[&str]| failed(job(number, start(), ends), "IB-RETRY-EXCEEDED", Some(Fault::Link), ends);
+    let link = |number, ends: &[&str]| {
+        failed(job(number, start(), ends), "IB-RETRY-EXCEEDED", Some(Fault::Link), ends)
+    };
     let judged = judgements(&[link(1, &["bad", "a"]), link(2, &["bad", "b"]), link(3, &["bad", "a"])]);
     assert_eq!((*of(&judged, "bad"), *of(&judged, "a")), (Judgement::Suspect, Judgement::Clear));
     let judged = judgements(&[link(1, &["a", "b"]), link(2, &["a", "b"])]);
@@ -99,7 +102,8 @@ fn runs_that_were_folded_are_counted() {
 }
 
 fn detail(replicas: &[(&str, &str)]) -> JobDetail {
-    let mut detail = JobDetail::new(JobSummary::new("kubeflow://c/n/pytorchjob/t".parse().unwrap(), JobPhase::Failed));
+    let mut detail =
+        JobDetail::new(JobSummary::new("kubeflow://c/n/pytorchjob/t".parse().unwrap(), JobPhase::Failed));
     for (index, (name, node)) in replicas.iter().enumerate() {
         let index = u32::try_from(index).unwrap();
         let mut replica = ReplicaStatus::new(*name, "worker", index, JobPhase::Failed);
@@ -121,7 +125,8 @@ fn why(code: &str, nodes: &[&str], line: &str) -> Why {
 fn nodes_get_the_names_of_the_cluster() {
     let detail = detail(&[("t-worker-0", "gpu-17"), ("t-worker-1", "ip-10-0-0-1.internal")]);
     let nodes = |named: &[&str]| {
-        let record = JobRecord::of(&detail, Some(&why("GPU-ECC", named, "uncorrectable ECC")), start()).unwrap();
+        let record =
+            JobRecord::of(&detail, Some(&why("GPU-ECC", named, "uncorrectable ECC")), start()).unwrap();
         assert_eq!(record.nodes, ["gpu-17", "ip-10-0-0-1.internal"]);
         record.cause.unwrap().nodes
     };
@@ -131,18 +136,54 @@ fn nodes_get_the_names_of_the_cluster() {
     assert_eq!(nodes(&["elsewhere", "\u{1b}[31m"]), Vec::<String>::new());
 }
 
+/// Where no line names a host, the log that has the line does.
+#[test]
+fn a_line_is_of_the_node_whose_log_has_it() {
+    let node = |replicas: &[(&str, &str)], source: &str| {
+        let mut why = why("GPU-ECC", &[], "uncorrectable ECC");
+        let (line, text) = (3, "uncorrectable ECC error".to_owned());
+        why.cause.as_mut().unwrap().evidence.push(Evidence { source: source.to_owned(), line, text });
+        JobRecord::of(&detail(replicas), Some(&why), start()).unwrap().cause.unwrap().nodes
+    };
+    let slurm = [("gpu-3", "gpu-3"), ("gpu-17", "gpu-17")];
+    assert_eq!(node(&slurm, "node1"), ["gpu-17"]);
+    let pods = [("t-worker-1", "gpu-3"), ("t-worker-10", "gpu-17")];
+    assert_eq!(node(&pods, "t-worker-1"), ["gpu-3"]);
+    assert_eq!(node(&pods, "t-worker-10/pytorch"), ["gpu-17"]);
+    for other in ["batch", "node2", "node", "node99999999999999999999", "t-worker", ""] {
+        assert_eq!(node(&slurm, other), Vec::<String>::new(), "{other}");
+    }
+}
+
 #[test]
 fn hardware_is_told_from_what_a_driver_may_do_wrong() {
     let detail = detail(&[("r", "n1")]);
-    let fault = |code, line| JobRecord::of(&detail, Some(&why(code, &["n1"], line)), start()).unwrap().cause.unwrap().fault;
-    assert_eq!(fault("GPU-XID", "the driver reports Xid 79: the GPU fell off the bus"), Some(Fault::Hardware));
-    assert_eq!(fault("GPU-XID", "the driver reports Xid 119: the GSP of the GPU does not answer"), Some(Fault::Node));
+    let fault = |code, line| {
+        JobRecord::of(&detail, Some(&why(code, &["n1"], line)), start()).unwrap().cause.unwrap().fault
+    };
+    assert_eq!(
+        fault("GPU-XID", "the driver reports Xid 79: the GPU fell off the bus"),
+        Some(Fault::Hardware)
+    );
+    assert_eq!(
+        fault("GPU-XID", "the driver reports Xid 119: the GSP of the GPU does not answer"),
+        Some(Fault::Node)
+    );
     assert_eq!(fault("IB-ASYNC-EVENT", "Got async event : port error"), Some(Fault::Hardware));
     assert_eq!(fault("PROGRAM-EXCEPTION", "ValueError: Xid 79"), None);
 }
 
 fn input<'a>(cause: Option<&'a CauseRecord>) -> RetryInput<'a> {
-    RetryInput { phase: JobPhase::Failed, cause, made: 0, max: 3, for_network: 0, left_out: &[], suspects: &[] }
+    RetryInput {
+        phase: JobPhase::Failed,
+        cause,
+        made: 0,
+        max: 3,
+        for_network: 0,
+        left_out: &[],
+        suspects: &[],
+        avoid: RetryAvoid::Proven,
+    }
 }
 
 fn left(node: &str) -> LeftOut {
@@ -151,7 +192,9 @@ fn left(node: &str) -> LeftOut {
 
 fn avoided(decision: &Decision) -> Option<Vec<&str>> {
     match decision {
-        Decision::Retry { avoid, .. } => Some(avoid.iter().map(|left| left.node.as_str()).collect()),
+        Decision::Retry { proven, suspects, .. } => {
+            Some(proven.iter().chain(suspects).map(|left| left.node.as_str()).collect())
+        }
         Decision::Stop { .. } => None,
     }
 }
@@ -176,14 +219,21 @@ fn a_retry_leaves_out_the_node_that_failed() {
     let suspected = RetryInput { suspects: &[left("b")], ..input(Some(&link)) };
     assert_eq!(avoided(&decide(&suspected)), Some(vec!["b"]));
     let suspects = cause(Some(Fault::Hardware), &["a"]);
-    let suspected = RetryInput { suspects: &[left("a"), left("x"), left("y"), left("z")], ..input(Some(&suspects)) };
+    let suspected =
+        RetryInput { suspects: &[left("a"), left("x"), left("y"), left("z")], ..input(Some(&suspects)) };
+    assert_eq!(avoided(&decide(&suspected)), Some(vec!["a"]), "the policy leaves out what is proven");
+    let suspected = RetryInput { avoid: RetryAvoid::Suspects, ..suspected };
     assert_eq!(avoided(&decide(&suspected)), Some(vec!["a", "x", "y", "z"]));
 }
 
 #[test]
 fn a_network_is_retried_once_and_a_program_never() {
     let cause = |fault, nodes: &[&str]| failed(job(1, start(), nodes), "X", fault, nodes).cause.unwrap();
-    for cause in [cause(Some(Fault::Network), &["a"]), cause(Some(Fault::Hardware), &[]), cause(Some(Fault::Link), &["a", "b"])] {
+    for cause in [
+        cause(Some(Fault::Network), &["a"]),
+        cause(Some(Fault::Hardware), &[]),
+        cause(Some(Fault::Link), &["a", "b"]),
+    ] {
         assert_eq!(avoided(&decide(&input(Some(&cause)))), Some(vec![]), "{cause:?}");
         let second = RetryInput { made: 1, for_network: 1, ..input(Some(&cause)) };
         assert_eq!(avoided(&decide(&second)), None, "{cause:?}");
@@ -256,7 +306,8 @@ fn year(seed: u64) -> Vec<JobRecord> {
             _ => ("IB-RETRY-EXCEEDED", Fault::Link),
         };
         let peer = names.iter().copied().find(|name| *name != node && numbers.chance(3000));
-        let ends: Vec<&str> = [node.as_str()].into_iter().chain(peer.filter(|_| fault == Fault::Link)).collect();
+        let ends: Vec<&str> =
+            [node.as_str()].into_iter().chain(peer.filter(|_| fault == Fault::Link)).collect();
         records.push(failed(record, code, Some(fault), &ends));
     }
     assert!(programs >= own * 9, "{programs} of programs, {own} of nodes");
@@ -283,6 +334,10 @@ fn a_year_shows_the_bad_nodes_and_hardly_another() {
             assert!(events.len() >= LEAST_EVENTS || proof, "{node:?}");
         }
     }
-    let precision = f64::from(u32::try_from(right).unwrap()) / f64::from(u32::try_from(right + wrong).unwrap());
-    assert!(precision >= 0.95, "{wrong} good nodes are judged suspects beside {right} bad ones: {precision:.3}");
+    let precision =
+        f64::from(u32::try_from(right).unwrap()) / f64::from(u32::try_from(right + wrong).unwrap());
+    assert!(
+        precision >= 0.95,
+        "{wrong} good nodes are judged suspects beside {right} bad ones: {precision:.3}"
+    );
 }

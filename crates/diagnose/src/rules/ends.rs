@@ -1,8 +1,8 @@
 //! Rules about how processes, nodes and jobs end, where nothing that was printed says more.
 
-use crate::nodes::{Fault, is_hardware_xid};
 use super::reasons::{NO_CONTROLLER, absent_from_barrier, hung_up, name_with_slots, refusal};
 use super::{Blame, CauseClass, Rule, TROUBLESHOOTING, cause};
+use crate::nodes::{Fault, is_hardware_xid};
 
 const TORCHRUN: &str = "https://docs.pytorch.org/docs/stable/elastic/run.html";
 const TORCH: &str = "https://docs.pytorch.org/docs/stable/distributed.html";

@@ -1,7 +1,7 @@
 //! Rules about how processes are started and find each other: Slurm, ssh, Open MPI, PyTorch and JAX; words read 2026-11-26.
 
-use crate::nodes::Fault;
 use super::{Blame, CauseClass, Rule, cause};
+use crate::nodes::Fault;
 
 const TORCH: &str = "https://docs.pytorch.org/docs/stable/distributed.html";
 const MPI_TCP: &str = "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html";

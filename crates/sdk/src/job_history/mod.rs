@@ -26,6 +26,8 @@ use file::Locked;
 
 /// Size from which on a file is made shorter.
 const LARGE: u64 = 32 << 20;
+/// The backend whose nodes are processes of this machine.
+const SIMULATED: &str = "local";
 /// Longest line that is written.
 const LONGEST: usize = 1 << 20;
 
@@ -39,7 +41,7 @@ const LONGEST: usize = 1 << 20;
 ///
 /// # let state = tempfile::tempdir().unwrap();
 /// let config = Config::empty(state.path());
-/// let history = JobHistory::of(&config, &TargetConfig::new("pc", "slurm", state.path()))?.unwrap();
+/// let history = JobHistory::of(&config, &TargetConfig::new("pc", "slurm", state.path())).unwrap();
 /// let mut record = JobRecord::new("slurm://pc/12", weftrun::clock::now(), JobPhase::Succeeded);
 /// record.nodes = vec!["gpu-17".to_owned()];
 /// history.append(&record)?;
@@ -72,23 +74,20 @@ struct Folded {
 }
 
 impl JobHistory {
-    /// Returns the history of a target; none if `[history] enabled = false`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidConfig`] for a `[history] path` that is not absolute.
-    pub fn of(config: &Config, target: &TargetConfig) -> Result<Option<Self>> {
-        let setting = |key: &str| config.resolved.settings.get(&["history", key]).map(|setting| &setting.value);
-        if setting("enabled").and_then(serde_json::Value::as_bool) == Some(false) {
-            return Ok(None);
+    /// Returns the history of a target; none if `[history] enabled = false`, and for this machine, whose nodes are simulated. A `[history] path` that is not absolute is one below
+    /// the state folder.
+    pub fn of(config: &Config, target: &TargetConfig) -> Option<Self> {
+        let setting =
+            |key: &str| config.resolved.settings.get(&["history", key]).map(|setting| &setting.value);
+        if setting("enabled").and_then(serde_json::Value::as_bool) == Some(false)
+            || target.backend == SIMULATED
+        {
+            return None;
         }
         let named = setting("path").and_then(serde_json::Value::as_str).map(PathBuf::from);
-        if let Some(relative) = named.as_ref().filter(|path| !path.is_absolute()) {
-            let message = format!("`[history] path` is not absolute: {}", relative.display());
-            return Err(Error::new(ErrorKind::InvalidConfig, message).hint("write the whole path of a folder"));
-        }
         let shared = named.is_some();
-        let folder = named.unwrap_or_else(|| config.state_dir.join("history"));
-        Ok(Some(Self { path: folder.join(format!("{}.jsonl", encode(&target.name))), shared }))
+        let folder = config.state_dir.join(named.unwrap_or_else(|| "history".into()));
+        Some(Self { path: folder.join(format!("{}.jsonl", encode(&target.name))), shared })
     }
 
     /// Returns its file.
@@ -108,12 +107,19 @@ impl JobHistory {
         let earlier = earlier().find(|earlier| earlier.is_of_same_run(record));
         let new = earlier.as_ref().map_or_else(|| record.clone(), |earlier| record.clone().over(earlier));
         // The cluster may not say when the job ended: then each look has a time of its own.
-        if earlier.is_some_and(|earlier| JobRecord { at: new.at, ..earlier } == new) {
+        let same_time = |mut earlier: JobRecord| {
+            earlier.at = new.at;
+            earlier
+        };
+        if earlier.map(same_time).as_ref() == Some(&new) {
             return Ok(());
         }
         let line = text_of(&new)?;
         if line.len() > LONGEST {
-            return Err(Error::new(ErrorKind::Io, format!("the record has {} bytes, more than 1 MiB", line.len())));
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!("the record has {} bytes, more than 1 MiB", line.len()),
+            ));
         }
         locked.append(&line, &tail).map_err(failed)?;
         if locked.is_locked && locked.len().map_err(failed)? > LARGE {
@@ -127,8 +133,7 @@ impl JobHistory {
             return Locked::open(&self.path, 0o666);
         }
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        files::make_private_dir(folder)
-            .map_err(|error| files::io_error("cannot make", folder, error))?;
+        files::make_private_dir(folder).map_err(|error| files::io_error("cannot make", folder, error))?;
         Locked::open(&self.path, 0o600)
     }
 
@@ -137,7 +142,8 @@ impl JobHistory {
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
     pub fn read(&self) -> Result<JobsPast> {
-        let text = file::read(&self.path).map_err(|error| files::io_error("cannot read", &self.path, error))?;
+        let text =
+            file::read(&self.path).map_err(|error| files::io_error("cannot read", &self.path, error))?;
         Ok(text.map_or_else(JobsPast::default, |text| JobsPast::of(&text)))
     }
 
@@ -156,7 +162,9 @@ impl JobHistory {
     /// As [`JobHistory::read`].
     pub fn suspects(&self) -> Result<Vec<LeftOut>> {
         let suspects = self.nodes()?.into_iter().filter(NodeReport::is_suspect);
-        Ok(suspects.map(|node| LeftOut { why: format!("suspect: {}", node.evidence), node: node.node }).collect())
+        Ok(suspects
+            .map(|node| LeftOut { why: format!("suspect: {}", node.evidence), node: node.node })
+            .collect())
     }
 
     /// Forgets what counts against a node, as after a repair: its failures stay as runs. Returns how many events it forgot.
@@ -199,8 +207,11 @@ impl JobHistory {
 
     fn rewrite(&self, locked: &Locked, past: &JobsPast) -> Result<()> {
         if !locked.is_locked {
-            let message = format!("{} is on a file system without locks, and cannot be rewritten", self.path.display());
-            return Err(Error::new(ErrorKind::Unsupported, message).hint("set `[history] path` to another folder"));
+            let message =
+                format!("{} is on a file system without locks, and cannot be rewritten", self.path.display());
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).hint("set `[history] path` to another folder")
+            );
         }
         let mut text = String::new();
         if !past.folded.is_empty() {
@@ -224,7 +235,8 @@ impl JobsPast {
             let is_whole = line.ends_with('\n');
             let line = line.trim_end();
             if let Some(record) = record_of(line) {
-                let known = at.get(&(record.job.clone(), record.attempt)).and_then(|at| past.records.get_mut(*at));
+                let known =
+                    at.get(&(record.job.clone(), record.attempt)).and_then(|at| past.records.get_mut(*at));
                 match known {
                     Some(known) => *known = record.over(known),
                     None => {
@@ -252,7 +264,8 @@ impl JobsPast {
     /// ones, and then those whose time is over.
     fn fold(&mut self, most: u64, now: Timestamp) -> Result<()> {
         let counts = |record: &JobRecord| {
-            let of_node = record.cause.as_ref().and_then(|cause| cause.fault).is_some_and(|fault| fault.is_of_node());
+            let of_node =
+                record.cause.as_ref().and_then(|cause| cause.fault).is_some_and(|fault| fault.is_of_node());
             (of_node || !record.slow.is_empty()) && now.duration_since(record.at) <= WINDOW
         };
         let mut left = usize::try_from(most).unwrap_or(usize::MAX);
@@ -260,7 +273,9 @@ impl JobsPast {
         records.sort_by_key(|record| record.at);
         let mut keep = vec![false; records.len()];
         for wanted in [true, false] {
-            for (at, record) in records.iter().enumerate().rev().filter(|(_, record)| counts(record) == wanted) {
+            for (at, record) in
+                records.iter().enumerate().rev().filter(|(_, record)| counts(record) == wanted)
+            {
                 let size = text_of(record)?.len() + 1;
                 if size > left {
                     left = 0;

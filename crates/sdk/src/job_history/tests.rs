@@ -47,7 +47,8 @@ fn damaged_and_hostile_lines_are_left_out() {
     let history = history(folder.path());
     history.append(&record(1)).unwrap();
     let mut text = std::fs::read_to_string(history.path()).unwrap();
-    let hostile = text.replace("slurm://pc/1", "slurm://pc/2").replace("\"a\"", "\"\\u001b]0;x\\u0007\",\"b c\"");
+    let hostile =
+        text.replace("slurm://pc/1", "slurm://pc/2").replace("\"a\"", "\"\\u001b]0;x\\u0007\",\"b c\"");
     text.push_str(&hostile);
     // A process was killed within a line.
     text.push_str("no record\n{\"job\":\"slurm://pc/3\",\"at");

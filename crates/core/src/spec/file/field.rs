@@ -10,7 +10,9 @@ use super::toml::{from_json, inline, put};
 use super::value::{self, Source};
 use crate::request::{Fabric, Gid, Inject, RuleSetting, Stack, Webhook};
 use crate::span::{SpanTree, Value};
-use crate::spec::{Code, EnvVar, Launch, RestartPolicy, RetryAvoid, RetryPolicy, RoleKind, SecretRef, Volume, VolumeSource};
+use crate::spec::{
+    Code, EnvVar, Launch, RestartPolicy, RetryAvoid, RetryPolicy, RoleKind, SecretRef, Volume, VolumeSource,
+};
 use crate::text::duration;
 use crate::text::quantity::Quantity;
 

@@ -241,11 +241,10 @@ pub static RETRY_TABLE: Table = Table {
     name: "retry",
     doc: "The job is submitted again after a failure of its nodes or of the cluster, while `submit --follow`, `submit --wait` or `wait` watches it.",
     keys: &[
-        key("max", Shape::Count { min: 1 }, "Most submissions after the first").example("3").required().synonyms(&[
-            "attempts",
-            "retries",
-            "limit",
-        ]),
+        key("max", Shape::Count { min: 1 }, "Most submissions after the first")
+            .example("3")
+            .required()
+            .synonyms(&["attempts", "retries", "limit"]),
         key("avoid", Shape::Word(RETRY_AVOID), "Which nodes a retry leaves out").example("\"suspects\""),
     ],
 };
