@@ -144,10 +144,30 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
             return Ok(code);
         };
         match Box::pin(super::retry::next(context, &job, policy)).await? {
-            Some(next) => job = next,
+            Some(next) => {
+                announce_attempt(context, &next)?;
+                job = next;
+            }
             None => return Ok(code),
         }
     }
+}
+
+/// Prints the event of an attempt, which follows the end of the one before. For people its handle is among the messages: the
+/// output has that of the first submission alone.
+fn announce_attempt(context: &Context, job: &Job) -> Result<()> {
+    let (Some(spec), Some(plan)) = (job.spec(), job.plan()) else { return Ok(()) };
+    if !context.out.is_data() {
+        return Ok(());
+    }
+    context.out.item(&EventLine::from(OwnEvent::Submitted {
+        handle: job.handle(),
+        backend: job.handle().backend(),
+        name: &spec.name,
+        phase: JobPhase::Submitted,
+        roles: &spec.roles,
+        plan: PlanShape::new(&plan.decisions, &plan.findings),
+    }))
 }
 
 /// Watches a submitted job as far as was asked, and returns the exit code.

@@ -64,7 +64,6 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
 async fn to_the_end(context: &Context, args: &WaitArgs, several: bool, mut job: Job) -> Result<u8> {
     loop {
         let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
-        print(context, &job, &summary, several).await?;
         let code = exit_code_of(&summary);
         let of_job = job.spec().and_then(|spec| spec.retry);
         let policy = match (args.retry, of_job) {
@@ -74,6 +73,8 @@ async fn to_the_end(context: &Context, args: &WaitArgs, several: bool, mut job: 
             }
             (max, of_job) => max.map(RetryPolicy::new).or(of_job),
         };
+        // The attempts after it are lines of their own.
+        print(context, &job, &summary, several || policy.is_some()).await?;
         let Some(policy) = policy.filter(|_| code != exit_codes::OK) else { return Ok(code) };
         match Box::pin(super::retry::next(context, &job, policy)).await? {
             Some(next) => job = next,

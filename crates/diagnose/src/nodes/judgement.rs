@@ -135,7 +135,7 @@ impl NodeReport {
 /// records.
 pub fn judge(records: &[JobRecord], folded: &FoldedRuns, now: Timestamp) -> Vec<NodeReport> {
     let records = latest(records);
-    let mut nodes: BTreeMap<&str, NodeReport> = BTreeMap::new();
+    let mut nodes: HashMap<&str, NodeReport> = HashMap::new();
     for (node, runs) in folded {
         nodes.entry(node).or_insert_with(|| NodeReport::new(node)).ran(runs.runs, runs.last);
     }

@@ -102,7 +102,7 @@ fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
     std::fs::write(folder.path().join("history"), "a file").unwrap();
     let error = history(folder.path()).append(&record(1)).unwrap_err();
     assert!(error.message().contains("history"), "{error}");
-    // A disk that is full: the device takes no byte.
+    // Not a regular file.
     let full = JobHistory { path: PathBuf::from("/dev/full"), shared: true };
     assert!(full.append(&record(1)).is_err());
 }
