@@ -166,9 +166,8 @@ impl Job {
         add(&mut record);
         let error = history.append(&record).err()?;
         let message = format!("the end of the job was not added to the history of its nodes: {error}");
-        let fix = error.hints().first().cloned();
-        let note = Finding::info("HISTORY-UNWRITTEN", message);
-        Some(note.fix(fix.unwrap_or_else(|| "set `[history] enabled = false` to keep none".to_owned())))
+        let fix = "free some space or check the permissions, or set `[history] path` to another folder; `enabled = false` keeps none";
+        Some(Finding::info("HISTORY-UNWRITTEN", message).fix(fix))
     }
 
     /// Adds what NCCL's RAS service says where the logs of a running job show no cause, and keeps what was found.

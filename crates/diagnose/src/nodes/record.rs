@@ -195,13 +195,17 @@ impl CauseRecord {
         }
         nodes.sort();
         nodes.dedup();
+        let fault = Fault::of(cause);
+        // Such a line proves the node, though not which of its ranks failed.
+        let is_proof = fault == Some(Fault::Hardware) && nodes.len() == 1;
+        let confidence = if is_proof { cause.confidence.max(Confidence::Medium) } else { cause.confidence };
         Self {
             class: cause.class.as_str().to_owned(),
             code: cause.code.clone(),
-            fault: Fault::of(cause),
+            fault,
             nodes,
             what: weftrun_core::mask::mask(&cause.what).chars().take(LONGEST_TEXT).collect(),
-            confidence: cause.confidence,
+            confidence,
         }
     }
 }

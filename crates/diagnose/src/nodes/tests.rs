@@ -146,6 +146,16 @@ fn a_line_is_of_the_node_whose_log_has_it() {
         JobRecord::of(&detail(replicas), Some(&why), start()).unwrap().cause.unwrap().nodes
     };
     let slurm = [("gpu-3", "gpu-3"), ("gpu-17", "gpu-17")];
+    let doubtful = |named: &[&str]| {
+        let mut why = why("GPU-ECC", named, "uncorrectable ECC");
+        why.cause.as_mut().unwrap().confidence = Confidence::Low;
+        JobRecord::of(&detail(&slurm), Some(&why), start()).unwrap().cause.unwrap().confidence
+    };
+    assert_eq!(
+        (doubtful(&["gpu-17"]), doubtful(&[])),
+        (Confidence::Medium, Confidence::Low),
+        "the rank is not known"
+    );
     assert_eq!(node(&slurm, "node1"), ["gpu-17"]);
     let pods = [("t-worker-1", "gpu-3"), ("t-worker-10", "gpu-17")];
     assert_eq!(node(&pods, "t-worker-1"), ["gpu-3"]);
