@@ -55,12 +55,6 @@ pub struct NextAttempt {
     pub plan: Option<Plan>,
 }
 
-impl NextAttempt {
-    fn stop(number: u32, why: String) -> Self {
-        Self { decision: Decision::Stop { why }, number, job: None, plan: None }
-    }
-}
-
 impl Client {
     /// Decides whether a job that has ended is submitted again, and plans that attempt. Nothing is sent. The decision follows from
     /// the cause of the failure, which is looked for as by [`Job::why`].
@@ -77,12 +71,35 @@ impl Client {
         if let Some(known) = known.filter(|known| known.state != RecordState::Refused) {
             return self.known_attempt(job, target, known).await;
         }
+        let decision = self.decide_attempt(job, &target, record, number, policy).await?;
+        let Some((next, attempt)) = following(job, record, spec, &decision, number) else {
+            return Ok(NextAttempt { decision, number, job: None, plan: None });
+        };
+        let plan = self.plan_for(target, &next).await?.as_attempt(submission, attempt);
+        match plan.render().await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let why = format!("the target cannot run the job without the node: {error}");
+                Ok(NextAttempt { decision: Decision::Stop { why }, number, job: None, plan: None })
+            }
+            _ => Ok(NextAttempt { decision, number, job: None, plan: Some(plan) }),
+        }
+    }
+
+    /// Decides by the job's description, the cause of its failure, and the history of its target.
+    async fn decide_attempt(
+        &self,
+        job: &Job,
+        target: &TargetConfig,
+        record: &Record,
+        number: u32,
+        policy: RetryPolicy,
+    ) -> Result<Decision> {
         let detail = job.describe().await?;
         let why = match detail.summary.phase {
             JobPhase::Failed | JobPhase::Cancelled => Some(job.why_with(&detail).await),
             _ => None,
         };
-        let history = self.job_history(&target);
+        let history = self.job_history(target);
         let ended = JobRecord::of(&detail, why.as_ref(), weftrun_backends::clock::now());
         // The logs may be gone since the job was watched to its end.
         let past = history.as_ref().and_then(|history| history.read().ok()).unwrap_or_default();
@@ -92,49 +109,16 @@ impl Client {
         });
         let suspects = history.and_then(|history| history.suspects().ok()).unwrap_or_default();
         let before = record.attempt.as_ref();
-        let left_out = before.map_or(&[][..], |attempt| &attempt.left_out);
-        let for_network = before.map_or(0, |attempt| attempt.for_network);
-        let decision = decide(&RetryInput {
+        Ok(decide(&RetryInput {
             phase: detail.summary.phase,
             cause: ended.as_ref().and_then(|ended| ended.cause.as_ref()),
-            made: number - 2,
+            made: number.saturating_sub(2),
             max: policy.max,
-            for_network,
-            left_out,
+            for_network: before.map_or(0, |attempt| attempt.for_network),
+            left_out: before.map_or(&[], |attempt| &attempt.left_out),
             suspects: &suspects,
             avoid: policy.avoid,
-        });
-        let (proven, suspected, network, why) = match &decision {
-            Decision::Stop { why } => return Ok(NextAttempt::stop(number, why.clone())),
-            Decision::Retry { proven, suspects, for_network, why } => {
-                (proven, suspects, *for_network, why.clone())
-            }
-        };
-        let name = before.map_or(&record.name, |attempt| &attempt.name).clone();
-        let mut next = spec.clone();
-        next.name = numbered(&name, number);
-        for left in proven.iter().chain(suspected) {
-            if !next.avoid.contains(&left.node) {
-                next.avoid.push(left.node.clone());
-            }
-        }
-        let attempt = Attempt {
-            first: before.map_or(&record.submission, |attempt| &attempt.first).clone(),
-            name,
-            number,
-            previous: job.handle().clone(),
-            why,
-            left_out: left_out.iter().chain(proven).cloned().collect(),
-            for_network: for_network + u32::from(network),
-        };
-        let plan = self.plan_for(target, &next).await?.as_attempt(submission, attempt);
-        match plan.render().await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(NextAttempt::stop(
-                number,
-                format!("the target cannot run the job without the node: {error}"),
-            )),
-            _ => Ok(NextAttempt { decision, number, job: None, plan: Some(plan) }),
-        }
+        }))
     }
 
     /// Continues with an attempt that is in the journal: what it leaves out was decided before.
@@ -208,6 +192,37 @@ impl Client {
         let heads = self.journal().recent()?;
         Ok(heads.into_iter().filter_map(|head| Some((head.handle?, head.attempt?))).collect())
     }
+}
+
+/// Returns the job of the next attempt, and what the journal says of it; none if the decision is to stop.
+fn following(
+    job: &Job,
+    record: &Record,
+    spec: &JobSpec,
+    decision: &Decision,
+    number: u32,
+) -> Option<(JobSpec, Attempt)> {
+    let Decision::Retry { proven, suspects, for_network, why } = decision else { return None };
+    let before = record.attempt.as_ref();
+    let name = before.map_or(&record.name, |attempt| &attempt.name).clone();
+    let mut next = spec.clone();
+    next.name = numbered(&name, number);
+    for left in proven.iter().chain(suspects) {
+        if !next.avoid.contains(&left.node) {
+            next.avoid.push(left.node.clone());
+        }
+    }
+    let left_out = before.map_or(&[][..], |attempt| &attempt.left_out);
+    let attempt = Attempt {
+        first: before.map_or(&record.submission, |attempt| &attempt.first).clone(),
+        name,
+        number,
+        previous: job.handle().clone(),
+        why: why.clone(),
+        left_out: left_out.iter().chain(proven).cloned().collect(),
+        for_network: before.map_or(0, |attempt| attempt.for_network).saturating_add(u32::from(*for_network)),
+    };
+    Some((next, attempt))
 }
 
 fn recorded(job: &Job) -> Result<(&Record, &JobSpec)> {
