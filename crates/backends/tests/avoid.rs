@@ -1,4 +1,5 @@
 //! The nodes that a job leaves out, in what each backend sends.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -75,7 +75,7 @@ impl Client {
         let Some((next, attempt)) = following(job, record, spec, &decision, number) else {
             return Ok(NextAttempt { decision, number, job: None, plan: None });
         };
-        let plan = self.plan_for(target, &next).await?.as_attempt(submission, attempt);
+        let plan = self.plan_for(target, &next).await?.with_attempt(submission, attempt);
         match plan.render().await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let why = format!("the target cannot run the job without the node: {error}");
@@ -145,7 +145,7 @@ impl Client {
                     let mut spec = known.spec.take().unwrap_or_default();
                     // The bytes of a folder are not in the journal.
                     spec.code = job.spec().and_then(|own| own.code.clone()).or(spec.code);
-                    let plan = self.plan_for(target, &spec).await?.as_attempt(known.submission, attempt);
+                    let plan = self.plan_for(target, &spec).await?.with_attempt(known.submission, attempt);
                     return Ok(NextAttempt { decision, number, job: None, plan: Some(plan) });
                 }
                 Some(_) if began.elapsed() >= ARRIVAL => {

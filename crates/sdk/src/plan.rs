@@ -46,7 +46,7 @@ impl Plan {
     }
 
     /// Makes it the plan of an attempt, whose submission has an id that every process makes alike.
-    pub(crate) fn as_attempt(mut self, submission: SubmissionId, attempt: Attempt) -> Self {
+    pub(crate) fn with_attempt(mut self, submission: SubmissionId, attempt: Attempt) -> Self {
         (self.planned.submission, self.attempt) = (submission, Some(attempt));
         self
     }

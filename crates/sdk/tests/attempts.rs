@@ -1,5 +1,10 @@
 //! A job that failed is submitted again exactly once, under every fault, against a backend that a test controls.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test ends with a panic, and says why"
+)]
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};

@@ -90,7 +90,8 @@ fn say(context: &Context, next: &NextAttempt) {
                 [] => "no node is left out".to_owned(),
                 nodes => format!("without {}", nodes.join(", ")),
             };
-            format!("submitting again, attempt {}, {without}: {why}", next.number)
+            let made = if next.job.is_some() { "was submitted before" } else { "follows" };
+            format!("attempt {} {made}, {without}: {why}", next.number)
         }
     };
     context.out.say(clean_text(&line));

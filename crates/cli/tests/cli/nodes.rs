@@ -111,7 +111,7 @@ fn a_rendezvous_that_fails_is_tried_once_more() {
     place.write("fails.sh", script);
     place.write("job.toml", "name = \"meet\"\ncommand = [\"sh\", \"fails.sh\"]\n");
     let done = place.run("submit --follow --retry 3 job.toml").code(1);
-    assert!(done.err.contains("submitting again, attempt 2, no node is left out"), "{}", done.err);
+    assert!(done.err.contains("attempt 2 follows, no node is left out"), "{}", done.err);
     assert!(done.err.contains("one retry was made for a failure that names no node"), "{}", done.err);
     assert_eq!(std::fs::read_to_string(place.path("runs")).unwrap(), "run\nrun\n");
     assert_eq!(done.out.lines().count(), 1, "the first handle alone: {}", done.out);

@@ -19,7 +19,7 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::{LeftOut, is_node_name};
 use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
-use weftrun_diagnose::nodes::{FoldedRuns, JobRecord, NodeReport, NodeRuns, WINDOW, judge};
+use weftrun_diagnose::nodes::{Fault, FoldedRuns, JobRecord, NodeReport, NodeRuns, WINDOW, judge};
 
 use crate::{Config, files};
 use file::Locked;
@@ -264,8 +264,7 @@ impl JobsPast {
     /// ones, and then those whose time is over.
     fn fold(&mut self, most: u64, now: Timestamp) -> Result<()> {
         let counts = |record: &JobRecord| {
-            let of_node =
-                record.cause.as_ref().and_then(|cause| cause.fault).is_some_and(|fault| fault.is_of_node());
+            let of_node = record.cause.as_ref().and_then(|cause| cause.fault).is_some_and(Fault::is_of_node);
             (of_node || !record.slow.is_empty()) && now.duration_since(record.at) <= WINDOW
         };
         let mut left = usize::try_from(most).unwrap_or(usize::MAX);
