@@ -17,6 +17,8 @@ use weftrun::{Config, NextAttempt, Registry};
 use weftrun_testkit::fake::Fake;
 
 static FAKE: LazyLock<Fake> = LazyLock::new(|| Fake::new("fake"));
+/// A lost answer is that of the test which lost it.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const XID: &str = "NVRM: Xid (PCI:0000:b3:00): 79, pid=4711, name=python, GPU has fallen off the bus.\n";
 
@@ -78,6 +80,7 @@ fn reason(next: &NextAttempt) -> &str {
 
 #[tokio::test]
 async fn the_node_that_failed_is_left_out() {
+    let _alone = ALONE.lock().await;
     let state = tempfile::tempdir().unwrap();
     let client = client(state.path());
     let job = submitted(&client, "xid").await;
@@ -110,6 +113,7 @@ async fn the_node_that_failed_is_left_out() {
 
 #[tokio::test]
 async fn a_program_is_not_submitted_again() {
+    let _alone = ALONE.lock().await;
     let state = tempfile::tempdir().unwrap();
     let client = client(state.path());
     let job = submitted(&client, "bug").await;
@@ -125,6 +129,7 @@ async fn a_program_is_not_submitted_again() {
 /// The cluster starts it again itself, as after a preemption.
 #[tokio::test]
 async fn a_job_that_is_queued_again_is_not_submitted_again() {
+    let _alone = ALONE.lock().await;
     let state = tempfile::tempdir().unwrap();
     let client = client(state.path());
     let job = submitted(&client, "requeued").await;
@@ -138,6 +143,7 @@ async fn a_job_that_is_queued_again_is_not_submitted_again() {
 
 #[tokio::test]
 async fn an_attempt_whose_answer_was_lost_is_found() {
+    let _alone = ALONE.lock().await;
     let state = tempfile::tempdir().unwrap();
     let first = client(state.path());
     let job = submitted(&first, "lost").await;
@@ -155,6 +161,7 @@ async fn an_attempt_whose_answer_was_lost_is_found() {
 
 #[tokio::test]
 async fn two_clients_that_watch_a_job_make_one_attempt() {
+    let _alone = ALONE.lock().await;
     let state = tempfile::tempdir().unwrap();
     let (one, other) = (client(state.path()), client(state.path()));
     let job = submitted(&one, "two").await;
@@ -172,6 +179,7 @@ async fn two_clients_that_watch_a_job_make_one_attempt() {
 
 #[tokio::test]
 async fn a_job_from_elsewhere_is_not_submitted_again() {
+    let _alone = ALONE.lock().await;
     let state = tempfile::tempdir().unwrap();
     let client = client(state.path());
     let handle = FAKE.add("foreign", 2, 1);

@@ -213,7 +213,7 @@ impl Verification {
             let searched = search::search(self, &spec, &job, &stop, &mut progress).await;
             verified.search = Some(search::or_why(searched)?);
         }
-        keep(&job, &mut verified).await;
+        Box::pin(keep(&job, &mut verified)).await;
         Ok(verified)
     }
 }
