@@ -82,6 +82,27 @@ fn events_of_long_ago_are_listed_and_do_not_count() {
     assert!(!nodes[0].events[0].counts && nodes[0].evidence.is_empty());
 }
 
+/// Where many nodes have one event, two are chance; six are not.
+#[test]
+fn a_rate_that_all_nodes_share_makes_no_suspect() {
+    let mut records = Vec::new();
+    for node in 0..60_u64 {
+        let name = format!("n{node}");
+        let events = match node {
+            0 => 6,
+            1 => 2,
+            2..40 => 1,
+            _ => 0,
+        };
+        records.extend((0..100_u64).map(|run| {
+            let record = job(node * 100 + run, start(), &[&name]);
+            if run < events { failed(record, "X", Some(Fault::Node), &[&name]) } else { record }
+        }));
+    }
+    let judged = judgements(&records);
+    assert_eq!((*of(&judged, "n0"), *of(&judged, "n1")), (Judgement::Suspect, Judgement::Watched));
+}
+
 /// The common end of failed links is to blame, not the nodes at their other ends.
 #[test]
 fn a_link_counts_against_its_common_end() {
