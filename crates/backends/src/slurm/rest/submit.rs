@@ -286,6 +286,13 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_are_left_out_are_a_list() {
+        let script = "#!/bin/sh\n#SBATCH --exclude=n[1-2],gpu-17\n";
+        let body = description(45, script);
+        assert_eq!(body.expect("it has fields")["job"]["excluded_nodes"], json!(["n1", "n2", "gpu-17"]));
+    }
+
+    #[test]
     fn what_has_no_field_is_refused() {
         for line in ["--begin=now+1hour", "--gres=tmp:1", "--nodelist=n1"] {
             let refused = description(45, &format!("#!/bin/sh\n#SBATCH {line}\n")).expect_err("refused");
