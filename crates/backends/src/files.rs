@@ -129,6 +129,14 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Errors of the system.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_as(path, bytes, 0o600)
+}
+
+/// Replaces a file like [`replace`], with another mode: for a file that several users share.
+///
+/// # Errors
+/// Errors of the system.
+pub fn replace_as(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let folder = folder_of(path);
     let mut tries = 0;
     loop {
@@ -137,6 +145,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         // The lock shows `sweep` that the file has a writer. A sweep between the two calls removes it all the same.
         let _ = file.as_file().try_lock();
         file.write_all(bytes)?;
+        if mode != 0o600 {
+            file.as_file().set_permissions(Permissions::from_mode(mode))?;
+        }
         file.as_file().sync_all()?;
         match file.persist(path) {
             Ok(_) => return Ok(()),
@@ -216,6 +227,20 @@ pub fn open_private(path: &Path) -> io::Result<File> {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
+}
+
+/// Opens a regular file for reading and appending, and creates it with a mode if necessary; its folder must exist.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file, and errors of the system.
+pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let file = options.read(true).append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
 /// Refuses a folder of another user. One that all may write to (sticky, as `/tmp`) and a missing one are no error.

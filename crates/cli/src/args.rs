@@ -72,6 +72,8 @@ pub enum Command {
     Watch(commands::watch::WatchArgs),
     /// Wait for jobs to end and exit with their result
     Wait(commands::wait::WaitArgs),
+    /// Submit a job again whose nodes or cluster failed, without the node that failed
+    Retry(commands::retry::RetryArgs),
     /// List jobs
     #[command(visible_aliases = ["ps", "ls"])]
     List(commands::list::ListArgs),
@@ -105,6 +107,10 @@ pub enum Command {
     Instances(commands::instances::InstancesArgs),
     /// List the profiles: what each site's fabric needs, and its sources
     Profiles(commands::profiles::ProfilesArgs),
+    /// Judge the nodes of a target by the jobs that ran on them
+    Nodes(commands::nodes::NodesArgs),
+    /// Show, export or forget the history of jobs from which nodes are judged
+    History(commands::history::HistoryArgs),
     /// List the configured targets
     Targets,
     /// Check what is reachable, with which rights, and what would stop a job

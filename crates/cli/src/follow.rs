@@ -178,6 +178,9 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
     let diagnosis = Sources::of_logs(&followed.map).plan(job.plan()).job(followed.detail.as_ref()).diagnose();
     let why = diagnosis.why.is_failure().then(|| diagnosis.why.clone());
+    let kept = followed.detail.as_ref();
+    let note = kept.and_then(|detail| job.keep_end(detail, Some(&diagnosis.why), diagnosis.verdict.fabric));
+    out.findings(note.as_slice());
     if out.is_data() {
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);
         out.item(&EventLine::from(OwnEvent::Ended {

@@ -6,6 +6,7 @@ use weftrun_core::explain::sections;
 pub use weftrun_core::explain::{CodePage, codes};
 use weftrun_core::request::{FabricRule, RULES};
 
+use crate::nodes::faults;
 use crate::{Rule, rules};
 
 /// The kind of a page.
@@ -17,6 +18,8 @@ pub enum Page {
     Rule(&'static FabricRule),
     /// Of a diagnosis.
     Diagnosis(&'static Rule),
+    /// Whose failure each cause is: what counts against a node, and what is retried.
+    Faults,
 }
 
 /// Returns the page of a code, of a rule id, or of a diagnosis by its code or its number (`R01`), in any
@@ -34,15 +37,19 @@ pub fn page(name: &str) -> Option<Page> {
     let code = || codes().find(|code| is(code.code)).map(Page::Code);
     let rule = || RULES.iter().find(|rule| is(rule.id)).map(Page::Rule);
     let diagnosis = || rules().find(|rule| is(rule.code) || is(rule.id)).map(Page::Diagnosis);
-    diagnosis().or_else(code).or_else(rule)
+    let faults = || is(FAULTS).then_some(Page::Faults);
+    diagnosis().or_else(code).or_else(rule).or_else(faults)
 }
+
+/// The name of the page of [`Page::Faults`].
+const FAULTS: &str = "faults";
 
 /// Returns the names of all pages, each once, for completion and "did you mean".
 pub fn names() -> impl Iterator<Item = &'static str> {
     let diagnoses = rules().map(|rule| rule.code);
     let known: Vec<&str> = diagnoses.clone().collect();
     let own = codes().map(|code| code.code).filter(move |code| !known.contains(code));
-    own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id))
+    own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id)).chain([FAULTS])
 }
 
 impl Page {
@@ -52,6 +59,7 @@ impl Page {
             Self::Code(code) => code.text(),
             Self::Rule(rule) => rule_text(rule),
             Self::Diagnosis(rule) => diagnosis_text(rule),
+            Self::Faults => faults_text(),
         }
     }
 }
@@ -67,10 +75,28 @@ fn rule_text(rule: &FabricRule) -> String {
 
 fn diagnosis_text(rule: &Rule) -> String {
     let severity = severity(rule.severity);
+    let fault = rule.fault.map_or_else(String::new, |fault| format!("\n\nRetry: {}", fault.sentence()));
     format!(
-        "{} ({}, {severity}): {}\n\nWhat to do: {}\n\nSource: {}",
+        "{} ({}, {severity}): {}\n\nWhat to do: {}{fault}\n\nSource: {}",
         rule.code, rule.id, rule.message, rule.fix, rule.source
     )
+}
+
+/// Returns what counts against a node, and what `--retry` submits again.
+fn faults_text() -> String {
+    let mut text = String::from(
+        "faults: whose failure a cause is, for `weftrun nodes` and `--retry`\n\nA cause that is not listed is the program's, or would come \
+         again: it counts against no node, and is not retried. Retries leave out 2 nodes at most.\n",
+    );
+    for (fault, rules) in faults() {
+        let codes: Vec<&str> = rules.iter().map(|rule| rule.code).collect();
+        text.push_str(&format!("\n{}: {}\n  {}\n", fault.as_str(), fault.sentence(), codes.join(", ")));
+    }
+    text.push_str(
+        "\nGPU-XID is the hardware's where the driver's number means so (48, 63, 64, 74, 79, 92, 94, 95), IB-ASYNC-EVENT where a port \
+         went down or the HCA is dead.",
+    );
+    text
 }
 
 fn severity(severity: Severity) -> &'static str {
@@ -115,6 +141,11 @@ pub fn markdown() -> String {
             rule.fix,
             rule.source
         ));
+    }
+    page.push_str("\n## Faults\n\nWhat counts against a node (`weftrun nodes`), and what `--retry` submits again; every other cause is the program's, or would come again.\n\n| fault | what follows | codes |\n|---|---|---|\n");
+    for (fault, rules) in faults() {
+        let codes: Vec<String> = rules.iter().map(|rule| format!("`{}`", rule.code)).collect();
+        page.push_str(&format!("| {} | {} | {} |\n", fault.as_str(), fault.sentence(), codes.join(", ")));
     }
     page.push_str("\n## Rules\n\nEach is `auto`, `on` or `off`; see [mutation](../concepts/mutation.md).\n");
     for rule in RULES {

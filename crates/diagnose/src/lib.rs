@@ -29,6 +29,7 @@ pub mod flight_recorder;
 pub mod health;
 mod judge;
 mod measured;
+pub mod nodes;
 pub mod report;
 mod rule_input;
 mod rules;

@@ -86,6 +86,7 @@ def test_the_types_have_the_keys_of_the_schema() -> None:
         (weftrun.spec.CodeSpec, "code"),
         (weftrun.spec.FabricSpec, "fabric"),
         (weftrun.spec.RestartSpec, "restart"),
+        (weftrun.spec.RetrySpec, "retry"),
         (weftrun.spec.RoleSpec, "roles"),
         (weftrun.spec.SecretSpec, "secrets"),
         (weftrun.spec.VolumeSpec, "volumes"),

@@ -20,7 +20,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
 use crate::sightings::Sightings;
-use crate::{Config, Job, Plan, files};
+use crate::{Config, Job, JobHistory, Plan, files};
 use jiff::Timestamp;
 
 /// Plans, submits and finds jobs. Cheap to clone (clones share connections); `Send` and `Sync`; no global state.
@@ -258,7 +258,8 @@ impl Client {
         }
         plan.findings.extend(self.unknown_tables(&target, spec));
         let submission = SubmissionId::from_random(weftrun_backends::random::bits()?);
-        let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);
+        let mut planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);
+        self.leave_out(&target, &mut planned);
         Ok(Plan::new(self.clone(), target, planned))
     }
 
@@ -309,7 +310,17 @@ impl Client {
         }
         let backend = self.connect(&target).await?;
         let record = self.inner.journal.find(handle)?;
-        Ok(Job::new(backend, handle.clone(), record, self.sightings()))
+        Ok(self.bind(backend, handle.clone(), record))
+    }
+
+    pub(crate) fn bind(&self, backend: Arc<dyn Backend>, handle: JobHandle, record: Option<Record>) -> Job {
+        let target = self.inner.config.target(handle.target());
+        Job::new(backend, handle, record, self.sightings(), self.job_history(&target))
+    }
+
+    /// Returns the history of the jobs of a target; none if it is switched off.
+    pub fn job_history(&self, target: &TargetConfig) -> Option<JobHistory> {
+        JobHistory::of(&self.inner.config, target)
     }
 
     /// Takes the notes about incomplete results: of the backends, such as a daemon that did not answer, and about records of

@@ -8,10 +8,12 @@ use jiff::Timestamp;
 use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun_core::log::{Entry, LogBatch, LogOptions, LogStore, clean_text};
-use weftrun_core::nccl::TransportMap;
+use weftrun_core::nccl::{FabricSeen, TransportMap};
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Why, WhyState};
 use weftrun_diagnose::health::{HealthState, INTERVAL};
+use weftrun_diagnose::nodes::JobRecord;
 use weftrun_diagnose::{Diagnosis, OF_SPEED, Sources};
 
 use crate::Job;
@@ -122,7 +124,8 @@ impl Job {
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
         let (options, chosen) = self.telling_logs(detail);
         let ReadLogs { map, unread, last } = self.read_logs(options).await;
-        let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
+        let Diagnosis { mut why, verdict, .. } =
+            Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose();
         why.findings.extend(chosen);
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if runs(&detail.summary) {
@@ -135,7 +138,36 @@ impl Job {
         {
             self.sightings().keep(self.handle(), &why);
         }
+        why.findings.extend(self.keep_end(detail, Some(&why), verdict.fabric));
         why
+    }
+
+    /// Adds the job to the history of its target, once it has ended: its nodes, its outcome, the cause of its failure, and the
+    /// fabric that its logs show. Returns a note where that failed, which has no effect on the job.
+    pub fn keep_end(&self, detail: &JobDetail, why: Option<&Why>, fabric: FabricSeen) -> Option<Finding> {
+        self.keep_record(detail, why, fabric, |_| {})
+    }
+
+    pub(crate) fn keep_record(
+        &self,
+        detail: &JobDetail,
+        why: Option<&Why>,
+        fabric: FabricSeen,
+        add: impl FnOnce(&mut JobRecord),
+    ) -> Option<Finding> {
+        let history = self.history()?;
+        let mut record = JobRecord::of(detail, why, weftrun_backends::clock::now())?;
+        record.fabric = (fabric != FabricSeen::Unknown).then(|| fabric.label().to_owned());
+        let gpus = |spec: &JobSpec| {
+            spec.workers()
+                .fold(0_u32, |sum, role| sum.saturating_add(role.nodes.saturating_mul(role.gpus_per_node)))
+        };
+        record.gpus = self.spec().map(gpus);
+        add(&mut record);
+        let error = history.append(&record).err()?;
+        let message = format!("the end of the job was not added to the history of its nodes: {error}");
+        let fix = "free some space or check the permissions, or set `[history] path` to another folder; `enabled = false` keeps none";
+        Some(Finding::info("HISTORY-UNWRITTEN", message).fix(fix))
     }
 
     /// Adds what NCCL's RAS service says where the logs of a running job show no cause, and keeps what was found.

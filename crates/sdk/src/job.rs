@@ -11,6 +11,8 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::JobHistory;
+use crate::attempts::Attempt;
 use crate::journal::Record;
 use crate::sightings::Sightings;
 
@@ -33,6 +35,7 @@ pub struct Job {
     handle: JobHandle,
     record: Option<Record>,
     sightings: Sightings,
+    history: Option<JobHistory>,
 }
 
 impl Job {
@@ -41,12 +44,26 @@ impl Job {
         handle: JobHandle,
         record: Option<Record>,
         sightings: Sightings,
+        history: Option<JobHistory>,
     ) -> Self {
-        Self { backend, handle, record, sightings }
+        Self { backend, handle, record, sightings, history }
     }
 
     pub(crate) fn sightings(&self) -> &Sightings {
         &self.sightings
+    }
+
+    pub(crate) fn history(&self) -> Option<&JobHistory> {
+        self.history.as_ref()
+    }
+
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Returns which attempt of an earlier job it is; none for a first submission, and for a job submitted elsewhere.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        self.record.as_ref()?.attempt.as_ref()
     }
 
     /// Returns its handle, which identifies it in scripts and other processes.

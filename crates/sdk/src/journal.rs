@@ -25,6 +25,7 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::text::fnv1a;
 use weftrun_core::{ErrorKind, Result};
 
+use crate::attempts::Attempt;
 use crate::files;
 
 /// The state of a submission.
@@ -108,6 +109,15 @@ pub struct Record {
     /// Whether nobody may have seen its handle yet: the process may have ended between the cluster's answer and the output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undelivered: bool,
+    /// The namespace that it went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The project that it went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// Which attempt of an earlier job it is; none for the first submission.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
 }
 
 /// The part of a record that decides whether to read the rest.
@@ -121,6 +131,8 @@ pub(crate) struct Head {
     pub created: Timestamp,
     #[serde(default)]
     pub undelivered: bool,
+    #[serde(default)]
+    pub attempt: Option<Attempt>,
 }
 
 impl Head {

@@ -121,6 +121,7 @@
 //! surface; CI compares it. [`Backend`] grows by methods with a default that answers
 //! [`ErrorKind::Unsupported`].
 
+mod attempts;
 mod client;
 mod code_folder;
 #[cfg(feature = "log-files")]
@@ -136,7 +137,9 @@ mod image;
 mod inspect;
 mod job;
 mod job_file;
+mod job_history;
 mod journal;
+mod left_out;
 mod line_diff;
 mod lint;
 mod lock;
@@ -152,6 +155,7 @@ mod trust;
 pub mod verify;
 mod watch;
 
+pub use attempts::{Attempt, NextAttempt};
 pub use client::{Client, ClientBuilder, Outcome};
 pub use code_folder::code_folder;
 pub use config::Config;
@@ -160,6 +164,7 @@ pub use health::{HealthOptions, health_at, watch_health_at};
 pub use inspect::Inspection;
 pub use job::Job;
 pub use job_file::{JobSource, Outside};
+pub use job_history::{JobHistory, JobsPast};
 pub use journal::{Journal, Owner, Record, RecordState};
 pub use line_diff::{LineDiff, Run};
 pub use lint::lint_job_file;

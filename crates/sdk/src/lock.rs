@@ -23,7 +23,11 @@ pub(crate) fn beside(file: &Path) -> PathBuf {
 /// Waits for a lock and takes it. On a file system without locks it returns none, and the protected operation
 /// runs without one.
 pub(crate) fn exclusive(path: &Path) -> Result<Option<File>> {
-    let file = open_private(path).map_err(|error| config_error("cannot open", path, error))?;
+    hold(open_private(path).map_err(|error| config_error("cannot open", path, error))?, path)
+}
+
+/// Waits for the lock of an open file and takes it; none on a file system without locks.
+pub(crate) fn hold(file: File, path: &Path) -> Result<Option<File>> {
     let began = Instant::now();
     loop {
         match file.try_lock() {

@@ -9,6 +9,7 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
+use crate::attempts::Attempt;
 use crate::journal::{Owner, Record, RecordState};
 #[cfg(feature = "image")]
 use crate::runtime::on_runtime;
@@ -36,11 +37,18 @@ pub struct Plan {
     client: Client,
     target: TargetConfig,
     planned: PlannedJob,
+    attempt: Option<Attempt>,
 }
 
 impl Plan {
     pub(crate) fn new(client: Client, target: TargetConfig, planned: PlannedJob) -> Self {
-        Self { client, target, planned }
+        Self { client, target, planned, attempt: None }
+    }
+
+    /// Makes it the plan of an attempt, whose submission has an id that every process makes alike.
+    pub(crate) fn with_attempt(mut self, submission: SubmissionId, attempt: Attempt) -> Self {
+        (self.planned.submission, self.attempt) = (submission, Some(attempt));
+        self
     }
 
     /// Adds what the cluster lacks.
@@ -302,11 +310,20 @@ impl Plan {
             plan: self.announced(&rendered),
             spec: Some(self.planned.spec.clone()),
             undelivered: false,
+            namespace: self.target.namespace.clone(),
+            project: self.target.project.clone(),
+            attempt: self.attempt.clone(),
         };
         let journal = self.client.journal();
         // Held until the outcome is written, so that no other process treats the record as interrupted.
         let _sending = journal.begin(&record.submission)?;
-        self.refuse_other_document(journal.read(&record.submission)?.as_ref())?;
+        let known = journal.read(&record.submission)?;
+        self.refuse_other_document(known.as_ref())?;
+        // Another process that watches the same job has made this attempt.
+        let made = known.filter(|known| self.attempt.is_some() && known.state == RecordState::Submitted);
+        if let Some(handle) = made.and_then(|known| known.handle) {
+            return self.client.attach(&handle).await;
+        }
         journal.write(&record)?;
         match backend.submit(&rendered).await {
             Ok(handle) => {
@@ -315,7 +332,7 @@ impl Plan {
                 record.undelivered = true;
                 // The cluster has the job even if this write fails; then `unresolved_on` finds the job again.
                 let _ = journal.write(&record);
-                Ok(Job::new(backend, handle, Some(record), self.client.sightings()))
+                Ok(self.client.bind(backend, handle, Some(record)))
             }
             Err(error) => {
                 record.state =

@@ -56,6 +56,7 @@ watch_nodes() {
 pub(crate) fn render(job: &PlannedJob) -> Result<Rendered> {
     let spec = &job.spec;
     refuse_what_has_no_place(spec)?;
+    job.refuse_avoid("spool")?;
     let (applied, inexpressible) = split(&job.plan.ops);
     let nodes: u32 = spec.roles.iter().map(|role| role.nodes).sum();
     let mut text = format!("#!/bin/sh\n# weftrun-submission: {}\n", job.submission);

@@ -13,7 +13,8 @@ use super::render::PreparedJob;
 pub fn candidates(client: &Client, draft: &PreparedJob) -> Result<Vec<String>> {
     let known = client.settings.hosts();
     let hosts: Vec<String> = if draft.pinned.is_empty() {
-        known.iter().map(|(name, _)| name.clone()).collect()
+        let stays = |name: &&String| !draft.avoided.contains(name);
+        known.iter().map(|(name, _)| name).filter(stays).cloned().collect()
     } else {
         draft.pinned.clone()
     };
@@ -37,7 +38,10 @@ pub fn candidates(client: &Client, draft: &PreparedJob) -> Result<Vec<String>> {
         return Ok(hosts);
     }
     let of = if draft.pinned.is_empty() { "the target" } else { "its `nodelist`" };
-    let message = format!("the job needs {}, and {of} has {}", counted(draft.wanted, "host"), hosts.len());
+    let left = known.iter().filter(|(name, _)| draft.avoided.contains(name)).count();
+    let without = if left > 0 { format!(" without the {left} left out by `avoid`") } else { String::new() };
+    let needs = counted(draft.wanted, "host");
+    let message = format!("the job needs {needs}, and {of} has {}{without}", hosts.len());
     Err(if small.is_empty() {
         Error::new(ErrorKind::Refused, message).hint(format!("add hosts to {of}, or set fewer `nodes`"))
     } else {
@@ -79,11 +83,12 @@ mod tests {
             &TargetConfig::new("rack", "hosts", dir.path().to_owned()).with("hostfile", json!(file)),
         )
         .unwrap();
-        let answer = |pinned: &[&str], ranks: &[u32]| {
+        let answer_without = |avoided: &[&str], pinned: &[&str], ranks: &[u32]| {
             let draft = PreparedJob {
                 wanted: ranks.len(),
                 nodes: ranks.iter().map(|ranks| (*ranks, "worker".to_owned(), 0)).collect(),
                 pinned: pinned.iter().map(|host| (*host).to_owned()).collect(),
+                avoided: avoided.iter().map(|host| (*host).to_owned()).collect(),
                 own: super::super::config::JobSettings::default(),
                 launch: Launch::PerRank,
                 fabric: Fabric::Auto,
@@ -95,7 +100,14 @@ mod tests {
             };
             candidates(&client, &draft).map_or_else(|error| error.to_string(), |hosts| hosts.join(" "))
         };
+        let answer = |pinned: &[&str], ranks: &[u32]| answer_without(&[], pinned, ranks);
         assert_eq!(answer(&[], &[1]), "a b c");
+        assert_eq!(answer_without(&["b", "z"], &[], &[1]), "a c");
+        let few = answer_without(&["b"], &[], &[1, 1, 1]);
+        assert!(
+            few.contains("needs 3 hosts, and the target has 2 without the 1 left out by `avoid`"),
+            "{few}"
+        );
         assert_eq!(answer(&["c", "b"], &[8, 8]), "c b");
         for (pinned, ranks, wanted) in [
             (&[][..], &[1, 1, 1, 1][..], "the job needs 4 hosts, and the target has 3"),

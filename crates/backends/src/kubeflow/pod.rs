@@ -25,6 +25,8 @@ pub struct Template<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Whether nodes carry their instance type as a label.
     pub select_instance: bool,
+    /// Host names of the nodes that the job leaves out.
+    pub avoided: Vec<String>,
 }
 
 impl Template<'_> {
@@ -57,10 +59,8 @@ impl Template<'_> {
             selector.entry("node.kubernetes.io/instance-type".into()).or_insert_with(|| instance.clone());
         }
         put("nodeSelector", json!(selector));
-        if role.kind == RoleKind::Worker && !settings.node_names.is_empty() {
-            // The field `metadata.name` takes one value, so each node gets a term; any match suffices.
-            let term = |name: &String| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
-            let terms: Vec<_> = settings.node_names.iter().map(term).collect();
+        let terms = self.node_terms(role);
+        if !terms.is_empty() {
             let required = json!({"nodeSelectorTerms": terms});
             put(
                 "affinity",
@@ -75,6 +75,25 @@ impl Template<'_> {
         put("imagePullSecrets", json!(secrets));
         put("volumes", json!(self.volumes(role)));
         pod
+    }
+
+    /// Returns the terms of the required node affinity, any of which a node has to meet.
+    fn node_terms(&self, role: &Role) -> Vec<Value> {
+        let avoided = &self.avoided;
+        let not = json!([{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": avoided}]);
+        if role.kind != RoleKind::Worker || self.settings.node_names.is_empty() {
+            return (!avoided.is_empty()).then(|| json!({"matchExpressions": not})).into_iter().collect();
+        }
+        // The field `metadata.name` takes one value, so each node gets a term.
+        let term = |name: &String| {
+            let mut term =
+                json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+            if !avoided.is_empty() {
+                term["matchExpressions"] = not.clone();
+            }
+            term
+        };
+        self.settings.node_names.iter().map(term).collect()
     }
 
     fn container(&self, role: &Role, name: &str, command: &[String]) -> Value {

@@ -12,8 +12,8 @@ use super::config::{Gang, JobSettings};
 use super::kinds::Kind;
 use super::pod::Template;
 use crate::kubernetes::code::Delivery;
-use crate::kubernetes::escape;
 use crate::kubernetes::mpirun::wrap_of;
+use crate::kubernetes::{escape, hostname_id};
 
 /// A job that is being rendered.
 pub struct RenderInput<'a> {
@@ -38,8 +38,16 @@ impl RenderInput<'_> {
             settings: &self.settings,
             delivery: &self.delivery,
             labels: &self.labels,
+            avoided: self.avoided(),
             select_instance: nodes.is_empty() || nodes.iter().any(|group| group.labels.contains_key(label)),
         }
+    }
+
+    /// Returns the label `kubernetes.io/hostname` of the nodes that the job leaves out: the name of the node, unless the cluster
+    /// says otherwise.
+    fn avoided(&self) -> Vec<String> {
+        let label = |node: &str| self.job.facts.ids.get(&hostname_id(node)).cloned();
+        self.job.avoided().map(|node| label(node).unwrap_or_else(|| node.to_owned())).collect()
     }
 
     /// Returns the worker role, whose nodes each kind divides as it needs.

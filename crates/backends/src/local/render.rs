@@ -17,6 +17,7 @@ pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     job.spec.refuse_nul()?;
     job.spec.refuse_once("local")?;
     job.spec.refuse_entrypoint("local")?;
+    job.refuse_avoid("local")?;
     let (env_ops, inexpressible) = split_ops(&job.plan.ops);
     let list = Renderer { job, config, env_ops: &env_ops, notes: Vec::new() }.list()?;
     let document =

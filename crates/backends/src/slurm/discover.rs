@@ -76,6 +76,8 @@ fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
     facts.efa_webhook = Some(false);
     facts.queues = cluster.partitions.iter().map(queue).collect();
     facts.nodes = groups(&cluster.nodes);
+    let out = |node: &Node| Some((node.name.clone(), node.out.clone()?));
+    facts.node_states = cluster.nodes.iter().filter_map(out).collect();
     facts.version = cluster.config.get("SLURM_VERSION").cloned();
     facts.serves = cluster.mpi.iter().map(|name| format!("mpi/{name}")).collect();
     if cluster.pyxis {

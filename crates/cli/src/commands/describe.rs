@@ -9,6 +9,7 @@ use weftrun::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, age, odd};
 use weftrun::core::log::clean_text as printable;
+use weftrun::core::nccl::FabricSeen;
 use weftrun::report::{DescribeReport, WhyReport};
 
 use crate::context::Context;
@@ -29,6 +30,9 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         let job = context.job(&client, &args.handle).await?;
         let detail = job.describe().await?;
         let why = job.trouble(&detail).await;
+        if why.is_none() {
+            context.out.findings(job.keep_end(&detail, None, FabricSeen::Unknown).as_slice());
+        }
         Ok((job, detail, why))
     })?;
     let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();

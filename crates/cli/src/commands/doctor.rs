@@ -30,7 +30,8 @@ pub fn run(context: &Context, args: &DoctorArgs) -> Result<u8> {
     scope.thorough = true;
     scope.fresh = true;
     scope.private_access = args.private_access;
-    let facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
+    let mut facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
+    facts.notes.extend(client.warn_of_suspects(&target));
     if args.private_access && !facts.extra.contains_key(PRIVATE_ACCESS) {
         let message =
             format!("backend `{}` has no endpoint whose private access could be checked", target.backend);

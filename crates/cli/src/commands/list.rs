@@ -17,7 +17,7 @@ use weftrun::{Client, Outcome, Record, Result};
 use crate::context::Context;
 use crate::global::Format;
 use crate::interrupt::interrupted;
-use crate::output::{labels_text, time_text};
+use crate::output::{because, labels_text, time_text};
 
 #[derive(Args, Debug)]
 pub struct ListArgs {
@@ -82,6 +82,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         jobs = once(jobs);
         jobs.sort_by_key(|job| std::cmp::Reverse(job.created));
     }
+    as_attempts(&client, &mut jobs, args.all)?;
     jobs.truncate(args.limit.unwrap_or(usize::MAX));
     match context.out.format {
         Format::Table | Format::Wide => {
@@ -98,6 +99,21 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     }
     // The list of the other targets is printed, and is not the whole answer.
     Ok(failed.map_or(exit_codes::OK, |error| exit_codes::of(error.kind())))
+}
+
+/// Names the attempt of each job that was submitted again, and leaves out those that a later attempt replaced, unless all are
+/// wanted.
+fn as_attempts(client: &Client, jobs: &mut Vec<JobSummary>, all: bool) -> Result<()> {
+    let attempts = client.attempts()?;
+    if !all {
+        jobs.retain(|job| attempts.iter().all(|(_, attempt)| attempt.previous != job.handle));
+    }
+    for (handle, attempt) in attempts {
+        if let Some(job) = jobs.iter_mut().find(|job| job.handle == handle) {
+            job.reason = format!("attempt {}{}", attempt.number, because(&job.reason));
+        }
+    }
+    Ok(())
 }
 
 /// What tells a job from all others, through whichever target it is seen: its id in the cluster, else its place there with the

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod exec;
 pub mod explain;
 pub mod health;
+pub mod history;
 pub mod import;
 pub mod init;
 pub mod instances;
@@ -20,12 +21,14 @@ pub mod list;
 pub mod logs;
 pub mod man;
 pub mod mutate;
+pub mod nodes;
 pub mod plan;
 pub mod port_forward;
 pub mod probe;
 pub mod profiles;
 pub mod render;
 pub mod report;
+pub mod retry;
 pub mod submit;
 pub mod supervise;
 pub mod targets;
@@ -68,6 +71,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::PortForward(args)) => port_forward::run(context, &args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),
+        Some(Command::Retry(args)) => retry::run(context, &args),
         Some(Command::List(args)) => list::run(context, &args),
         Some(Command::Describe(args)) => describe::run(context, &args),
         Some(Command::Cancel(args)) => act::cancel(context, &args),
@@ -83,6 +87,8 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Init(args)) => init::run(context, &args),
         Some(Command::Instances(args)) => instances::run(context, &args),
         Some(Command::Profiles(args)) => profiles::run(context, &args),
+        Some(Command::Nodes(args)) => nodes::run(context, &args),
+        Some(Command::History(args)) => history::run(context, &args),
         Some(Command::Targets) => targets::run(context),
         Some(Command::Doctor(args)) => doctor::run(context, &args),
         Some(Command::Demo(args)) => demo::run(context, &args),

@@ -132,24 +132,67 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     if let Some(error) = interrupted {
         return Err(error);
     }
-    if args.follow {
-        let following = Box::pin(with_limits(follow::follow(context, &job), args.timeout, job.handle()));
-        let followed = match follow::if_started(context, &job, args.start_timeout, following).await? {
-            Ok(followed) => followed,
-            Err(error) => return late(context, &job, error).await,
+    let policy = planned.planned().spec.retry;
+    if policy.is_some() && !(args.follow || args.wait) {
+        context.out.say("the job is not submitted again by itself: use --follow or --wait, or `weftrun wait` or `weftrun retry` later");
+    }
+    let mut job = job;
+    loop {
+        let code = watch(context, args, planned, &job).await?;
+        let Some(policy) = policy.filter(|_| code == exit_codes::JOB_FAILED && (args.follow || args.wait))
+        else {
+            return Ok(code);
         };
-        return follow::conclude(context, &job, &followed, planned.planned().spec.fabric.strict);
+        match Box::pin(super::retry::next(context, &job, policy)).await? {
+            Some(next) => {
+                announce_attempt(context, &next)?;
+                job = next;
+            }
+            None => return Ok(code),
+        }
+    }
+}
+
+/// Prints the event of an attempt, which follows the end of the one before. For people its handle is among the messages: the
+/// output has that of the first submission alone.
+fn announce_attempt(context: &Context, job: &Job) -> Result<()> {
+    let (Some(spec), Some(plan)) = (job.spec(), job.plan()) else { return Ok(()) };
+    if !context.out.is_data() {
+        return Ok(());
+    }
+    context.out.item(&EventLine::from(OwnEvent::Submitted {
+        handle: job.handle(),
+        backend: job.handle().backend(),
+        name: &spec.name,
+        phase: JobPhase::Submitted,
+        roles: &spec.roles,
+        plan: PlanShape::new(&plan.decisions, &plan.findings),
+    }))
+}
+
+/// Watches a submitted job as far as was asked, and returns the exit code.
+async fn watch(context: &Context, args: &SubmitArgs, planned: &Plan, job: &Job) -> Result<u8> {
+    if args.follow {
+        let following = Box::pin(with_limits(follow::follow(context, job), args.timeout, job.handle()));
+        let followed = match follow::if_started(context, job, args.start_timeout, following).await? {
+            Ok(followed) => followed,
+            Err(error) => return late(context, job, error).await,
+        };
+        return follow::conclude(context, job, &followed, planned.planned().spec.fabric.strict);
     }
     if args.wait {
         let waiting = Box::pin(with_limits(job.wait(), args.timeout, job.handle()));
-        return match follow::if_started(context, &job, args.start_timeout, waiting).await? {
-            Ok(summary) => Ok(ended(context, &summary)),
-            Err(error) => late(context, &job, error).await,
+        return match follow::if_started(context, job, args.start_timeout, waiting).await? {
+            Ok(summary) => {
+                super::wait::keep(context, job).await;
+                Ok(ended(context, &summary))
+            }
+            Err(error) => late(context, job, error).await,
         };
     }
     if args.start_timeout.is_some() {
-        let starting = Box::pin(with_limits(follow::started(&job), args.timeout, job.handle()));
-        follow::if_started(context, &job, args.start_timeout, starting).await??;
+        let starting = Box::pin(with_limits(follow::started(job), args.timeout, job.handle()));
+        follow::if_started(context, job, args.start_timeout, starting).await??;
     }
     Ok(exit_codes::OK)
 }

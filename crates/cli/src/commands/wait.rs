@@ -8,6 +8,8 @@ use futures_util::stream::FuturesUnordered;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
+use weftrun::core::nccl::FabricSeen;
+use weftrun::core::spec::RetryPolicy;
 use weftrun::report::{WaitReport, WhyReport};
 use weftrun::{Job, Result};
 
@@ -27,6 +29,10 @@ pub struct WaitArgs {
     /// Stop waiting after this time (90s, 15m, 4h); the jobs keep running
     #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
+    /// Submit a job again, at most N times, after a failure of its nodes or of the cluster, without the node that failed; a job
+    /// that was submitted with --retry is without this flag, too
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub retry: Option<u32>,
 }
 
 /// Waits for jobs; the exit code is 0 only if all that were waited for succeeded.
@@ -40,16 +46,12 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
                 jobs.push(job);
             }
         }
-        let waits = jobs.iter().map(|job| async move {
-            let summary = with_limits(job.wait(), args.timeout, job.handle()).await;
-            (job, summary)
-        });
+        let several = args.jobs.handles.len() > 1;
+        let waits = jobs.into_iter().map(|job| to_the_end(context, args, several, job));
         let mut waits: FuturesUnordered<_> = waits.collect();
         let mut code = exit_codes::OK;
-        while let Some((job, summary)) = waits.next().await {
-            let summary = summary?;
-            code = code.max(exit_code_of(&summary));
-            print(context, job, &summary, args.jobs.handles.len() > 1).await?;
+        while let Some(of_job) = waits.next().await {
+            code = code.max(of_job?);
             if args.any {
                 break;
             }
@@ -58,11 +60,51 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
     })
 }
 
+/// Waits for a job and for the attempts after it, and returns the exit code of the last.
+async fn to_the_end(context: &Context, args: &WaitArgs, several: bool, mut job: Job) -> Result<u8> {
+    loop {
+        let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
+        let code = exit_code_of(&summary);
+        let of_job = job.spec().and_then(|spec| spec.retry);
+        let policy = match (args.retry, of_job) {
+            (Some(max), Some(mut policy)) => {
+                policy.max = max;
+                Some(policy)
+            }
+            (max, of_job) => max.map(RetryPolicy::new).or(of_job),
+        };
+        // The attempts after it are lines of their own.
+        print(context, &job, &summary, several || policy.is_some()).await?;
+        let Some(policy) = policy.filter(|_| code != exit_codes::OK) else { return Ok(code) };
+        match Box::pin(super::retry::next(context, &job, policy)).await? {
+            Some(next) => job = next,
+            None => return Ok(code),
+        }
+    }
+}
+
+/// Adds a job that has ended to the history of its nodes. The job's own result counts, whatever comes of this.
+pub async fn keep(context: &Context, job: &Job) {
+    let Ok(detail) = job.describe().await else { return };
+    let note = match detail.summary.phase {
+        // Why it failed is kept with it.
+        JobPhase::Failed => {
+            drop(job.why_with(&detail).await);
+            None
+        }
+        _ => job.keep_end(&detail, None, FabricSeen::Unknown),
+    };
+    context.out.findings(note.as_slice());
+}
+
 /// Prints how a job ended, and why it failed. Several jobs are a line each as JSON.
 async fn print(context: &Context, job: &Job, summary: &JobSummary, several: bool) -> Result<()> {
     let why = match summary.phase {
         JobPhase::Failed => Some(why_of(job).await),
-        _ => None,
+        _ => {
+            keep(context, job).await;
+            None
+        }
     };
     if context.out.is_data() {
         let report = WaitReport::new(summary, why.map(WhyReport::from));

@@ -37,6 +37,7 @@ mod lint;
 mod markdown;
 mod mutate;
 mod named_files;
+mod nodes;
 mod pages;
 mod place;
 mod reference;

@@ -89,6 +89,9 @@ fn the_binarys_output_is_what_the_schemas_say() {
     let manifest = std::fs::read(repo("tests/cases/mutate/01-pytorchjob-full-nodes/before.yaml")).unwrap();
     place.write("imported.yaml", manifest);
     place.write("rank0.log", "host:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n");
+    let record = "{\"job\":\"kubeflow://prod/nlp/pytorchjob/a\",\"at\":\"2026-11-27T00:00:00Z\",\"nodes\":[\"gpu-17\"],\"outcome\":\"succeeded\"}\n";
+    std::fs::create_dir_all(place.state().join("history")).unwrap();
+    std::fs::write(place.state().join("history/prod.jsonl"), record).unwrap();
     let efa = "--fabric efa --profile dgxc --nodes 2 -g 8 --instance-type p5.48xlarge --memory 1Ti --image i -- python a.py";
     let printed = [
         ("advisories", "advisories".to_owned()),
@@ -98,8 +101,11 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("config", "config show".to_owned()),
         ("doctor", "doctor -b local".to_owned()),
         ("explain", "explain efa.devices".to_owned()),
+        ("history", "history -b prod".to_owned()),
+        ("history-export", "history --export -b prod".to_owned()),
         ("import", "import imported.yaml".to_owned()),
         ("instances", "instances --fabric efa".to_owned()),
+        ("nodes", "nodes --offline -b prod".to_owned()),
         ("probe", "probe job.toml".to_owned()),
         ("profiles", "profiles".to_owned()),
         ("lint", "lint job.yaml job.toml".to_owned()),
@@ -149,6 +155,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
         schemas.hold(verb, &place.run(&format!("{verb} {handle} -o json")).ok().json());
     }
     schemas.hold("list", &place.run("list --all -o json").ok().json());
+    schemas.hold("retry", &place.run(&format!("retry {handle} -o json")).code(4).json());
     schemas.hold("act", &place.run(&format!("delete --yes {handle} -o json")).ok().json());
 
     place.write("sleeps.toml", "name = \"sleeps\"\ncommand = [\"sleep\", \"600\"]\n");

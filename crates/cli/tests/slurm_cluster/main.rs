@@ -17,6 +17,7 @@ mod health;
 mod hostile;
 mod imported;
 mod refused;
+mod retry;
 mod run;
 mod signals;
 mod speed;

@@ -10,6 +10,21 @@ const COLOR: &[Word] = &[
     word("never", "never"),
 ];
 
+static HISTORY: Table = Table {
+    name: "history",
+    doc: "The history of jobs that ended, from which nodes are judged.",
+    keys: &[
+        key("enabled", Shape::Bool, "Whether it is kept (default: true)").example("false"),
+        key(
+            "path",
+            Shape::Text,
+            "Folder of the history, which a team may share; in the state folder if absent",
+        )
+        .example("\"/shared/weftrun-history\"")
+        .synonyms(&["dir", "folder"]),
+    ],
+};
+
 /// The whole file.
 pub(super) static CONFIG: Table = Table {
     name: "",
@@ -34,6 +49,8 @@ pub(super) static CONFIG: Table = Table {
         key("instances", Shape::Map(&Shape::Map(&Shape::Any)), "Instance types, by name: changes of known rows, and new ones")
             .synonyms(&["instance"]),
         key("job", Shape::Table(&JOB), "Defaults of all jobs: a job file or a flag wins").synonyms(&["defaults", "jobs"]),
+        key("history", Shape::Table(&HISTORY), "History of jobs and nodes: `enabled`, and `path` of a folder that a team shares")
+            .example("{ path = \"/shared/weftrun-history\" }"),
         key("tui", Shape::Map(&Shape::Any), "Keys and theme of the terminal UI").synonyms(&["ui", "keys", "theme"]),
         key("lock", Shape::Texts, "System file only: paths that no later layer may change")
             .example("[\"target.prod\", \"job.fabric\"]"),

@@ -30,7 +30,7 @@ pub struct CodePage {
 
 static SECTIONS: LazyLock<Vec<(&str, Vec<CodePage>)>> = LazyLock::new(|| FILES.map(section).into());
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     include_str!("errors.md"),
     include_str!("warnings.md"),
     include_str!("lints.md"),
@@ -41,6 +41,7 @@ const FILES: [&str; 10] = [
     include_str!("runai.md"),
     include_str!("images.md"),
     include_str!("logs.md"),
+    include_str!("history.md"),
 ];
 
 /// Reads a file: its heading and its pages.

@@ -38,6 +38,8 @@ pub struct ClusterFacts {
     pub version: Option<String>,
     /// Nodes, grouped by what they have.
     pub nodes: Vec<NodeGroup>,
+    /// Nodes that the cluster keeps jobs from, or reports something wrong of, by name: `drained (Xid 79)`.
+    pub node_states: BTreeMap<String, String>,
     /// Queues, partitions, node pools.
     pub queues: Vec<Queue>,
     /// Kinds it serves (`PyTorchJob.kubeflow.org/v1`), plugins it has (`pyxis`).

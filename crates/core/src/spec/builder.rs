@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, SecretRef, Volume};
+use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, RetryPolicy, Role, SecretRef, Volume};
 use crate::Result;
 use crate::catalogue::Catalogue;
 use crate::request::{Fabric, FabricRequest, RuleSetting};
@@ -69,6 +69,10 @@ impl JobSpecBuilder {
             |builder| builder.spec.set_backend(backend, key, value);
         /// Sets what happens when a rank fails.
         restart(policy: RestartPolicy) |builder| builder.spec.restart = policy;
+        /// Sets how often it is submitted again after a failure of its nodes.
+        retry(policy: RetryPolicy) |builder| builder.spec.retry = Some(policy);
+        /// Adds a node that the job does not run on.
+        avoid(node: impl Into<String>) |builder| builder.spec.avoid.push(node.into());
         /// Sets how long the job may run.
         time_limit(limit: Duration) |builder| builder.spec.time_limit = Some(limit);
         /// Adds a label.

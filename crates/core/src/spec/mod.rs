@@ -1,5 +1,6 @@
 //! What to run: one [`JobSpec`], from a file, from flags or from a builder.
 
+mod avoid;
 mod builder;
 mod code;
 pub mod file;
@@ -13,6 +14,7 @@ mod validate;
 mod volume;
 
 pub use crate::text::Quantity;
+pub use avoid::{LeftOut, RetryAvoid, RetryPolicy, SUSPECTS, is_node_name};
 pub use builder::JobSpecBuilder;
 pub use code::{Archive, CODE_FILE_TIME, Code, CodeContent, MAX_CODE_BYTES, MAX_CODE_FILES};
 pub use file::{Format, JobFile, JobFlag, Overrides, PartialJob, job_flags, patched, to_toml};
@@ -63,6 +65,12 @@ pub struct JobSpec {
     pub priority: Option<String>,
     /// What happens when a rank fails.
     pub restart: RestartPolicy,
+    /// How often it is submitted again after a failure of its nodes; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    /// Nodes that it does not run on; [`SUSPECTS`] stands for those that the history suspects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub avoid: Vec<String>,
     /// How long the job may run.
     #[serde(with = "crate::text::duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
@@ -205,7 +213,7 @@ impl fmt::Debug for JobSpec {
         }
         shown! {
             name image launch roles code env secrets volumes workdir fabric profile queue priority
-            restart time_limit labels annotations
+            restart retry avoid time_limit labels annotations
         }
     }
 }

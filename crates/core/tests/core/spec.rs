@@ -118,6 +118,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("--queue", "gpu"),
     ("--priority", "high"),
     ("--restart", "3"),
+    ("--retry", "2"),
+    ("--avoid", "gpu-17,gpu-18"),
     ("--time-limit", "1d12h"),
     ("--label", "team=nlp"),
     ("--label", "example.com/project=p1"),
@@ -237,6 +239,8 @@ fn findings_about_a_flags_value_name_the_flag_and_no_line() {
         ("--nodes", "99999999999", "must be at most 4294967295, not 99999999999"),
         ("--nodes", "-1", "must be a whole number from 1, not -1"),
         ("--gid", "-1", "must be `auto`, `compute` or a number from 0, not `-1`"),
+        ("--retry", "often", "must be a number, not `often`"),
+        ("--retry", "0", "must be a whole number from 1, not 0"),
         ("--restart", "sometimes", "must be `never`, `on-failure` or a number, not `sometimes`"),
         ("--restart", "-1", "must be a whole number from 1, not -1"),
     ] {

@@ -24,6 +24,7 @@ use crate::rules::{
     PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_BARRIER_CROWDED,
     STORE_LOST, barrier_counts, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
 };
+pub(crate) use ends::HARDWARE_XIDS;
 pub(crate) use ends::signal_text;
 use ends::{PROGRAM_XIDS, cluster, exit, grade_of_xid, host_of, xid};
 use precede::precede;

@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use crate::rule_input::RuleInput;
 pub(super) use answer::named;
 pub use answer::{CAUSE_CODE, Cause, Stack, Why, WhyState, rank_list};
+pub(crate) use candidates::HARDWARE_XIDS;
 pub(super) use candidates::signal_text;
 pub use class::CauseClass;
 pub use place::Place;

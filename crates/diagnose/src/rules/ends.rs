@@ -2,6 +2,7 @@
 
 use super::reasons::{NO_CONTROLLER, absent_from_barrier, hung_up, name_with_slots, refusal};
 use super::{Blame, CauseClass, Rule, TROUBLESHOOTING, cause};
+use crate::nodes::{Fault, is_hardware_xid};
 
 const TORCHRUN: &str = "https://docs.pytorch.org/docs/stable/elastic/run.html";
 const TORCH: &str = "https://docs.pytorch.org/docs/stable/distributed.html";
@@ -28,7 +29,7 @@ pub(crate) const GPU_XID: Rule = cause(
     "the driver reports an error of a GPU that the program does not cause",
     "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag), for NVLink also its links and the fabric manager (`nvidia-smi nvlink -e`)",
     XID,
-);
+).fault(Fault::Node).proof(is_hardware_xid);
 pub(crate) const GPU_XID_OF_PROGRAM: Rule = cause(
     "C31b",
     "GPU-XID-OF-PROGRAM",
@@ -226,7 +227,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C37b", "STORE-CONNECTION",
         "the connection to the store of the rendezvous failed: it could not be reached, or its process ended",
         "read the log of the first node: if its launcher or rank 0 ended, that one failed first; if it runs, check that this node reaches the address and port of `--rdzv-endpoint`",
-        TORCHRUN)
+        TORCHRUN).fault(Fault::Network)
         .says(&[&["The connection to the C10d store has failed"]])
         .kind(CauseClass::Rendezvous),
     cause("C47", "HOST-NOT-RESOLVED",
@@ -251,7 +252,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C48", "SSH-UNREACHABLE",
         "the ssh server of a host cannot be reached",
         "check that the host runs, that sshd listens on that port, and the firewall between the two",
-        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html").fault(Fault::Network)
         .says(&[&["ssh: connect to host "]])
         .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
         .kind(CauseClass::Rendezvous),
@@ -302,7 +303,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C46c", "MPI-DAEMON-LOST",
         "mpirun lost the connection to its daemon on a node: the node or the daemon ended, or the network between them failed",
         "look at the node of the `Remote daemon` (its kernel log and uptime), and at the TCP network between it and the first node",
-        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html").fault(Fault::Network)
         .says(&[&["Remote daemon: [", " on node "], &["has lost communication"]])
         .blame(Blame::Rank(CauseClass::ExitCode)),
     cause("C46e", "MPI-PEER-UNREACHABLE",
@@ -376,7 +377,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C49", "RENDEZVOUS-FAILED",
         "the processes did not find each other",
         "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started",
-        TORCHRUN)
+        TORCHRUN).fault(Fault::Network)
         .of(&[CauseClass::Rendezvous]),
     cause("C49d", "RANKS-BEGAN-TWICE",
         "several processes began with the same rank, so that their group cannot form",
@@ -475,27 +476,27 @@ pub(super) const RULES: &[Rule] = &[
     cause("C49y", "SLURM-PMIX-TIMEOUT",
         "the PMIx plugins of Slurm on the nodes of a step did not finish an exchange in time",
         "check that the nodes reach each other over TCP on any port (firewall, several interfaces: SlurmPMIxDirectConn, UCX_NET_DEVICES of slurmd), and the log of slurmd on the neighbours that the lines name; a task that ended there before is the cause",
-        SRUN)
+        SRUN).fault(Fault::Network)
         .says(&[&["pmixp_coll", "collective timeout"]])
         .kind(CauseClass::Rendezvous),
     cause("C50", "SLURM-LAUNCH-FAILED",
         "Slurm could not start tasks on a node",
         "check slurmd, its plugins, munge and the clock of that node (`scontrol show node NAME`), or exclude it (`--exclude`) and submit again",
-        SRUN)
+        SRUN).fault(Fault::Node)
         .says(&[&["Task launch for", "failed on node"], &["srun: error: ", " launch failed: "]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     SLURM_REFUSED,
     cause("C50bb", "SLURM-NO-CONTROLLER",
         "a command of Slurm got no answer from the controller (slurmctld)",
         NO_CONTROLLER,
-        SRUN)
+        SRUN).fault(Fault::Cluster)
         .says(&[&["Unable to contact slurm controller"]])
         .kind(CauseClass::NotStarted),
     // slurmd's stepd: UnkillableStepTimeout.
     cause("C57b", "SLURM-UNKILLABLE",
         "processes of a step did not end though Slurm killed them: they wait in the kernel for a file system or a driver, and Slurm drains the node",
         "ask your cluster administrator to look on that node at the processes in state D and the kernel log (file system, GPU driver), and to reboot or resume it (`scontrol show node NAME`; UnkillableStepTimeout); submit the job again with `--exclude`",
-        "https://slurm.schedmd.com/slurm.conf.html#OPT_UnkillableStepTimeout")
+        "https://slurm.schedmd.com/slurm.conf.html#OPT_UnkillableStepTimeout").fault(Fault::Node)
         .says(&[&["DUE TO JOB NOT ENDING WITH SIGNALS"], &["Kill task failed"]])
         .explaining(&["JOB-CANCELLED"])
         .blame(Blame::Rank(CauseClass::NodeFail)),
@@ -612,7 +613,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C50j", "RAY-NODE-DEAD",
         "Ray counts a node as dead: it ended or was taken away, or was too busy or out of reach to send heartbeats",
         "look at what happened to that node (the cluster's events, its kernel log), and at Ray's log there (`/tmp/ray/session_latest/logs/raylet.err`)",
-        RAY)
+        RAY).fault(Fault::Network)
         .says(&[&["has been marked dead"], &["because its node has died"]])
         .kind(CauseClass::NodeFail),
     cause("C50s", "RAY-HEAD-UNREACHABLE",
@@ -691,7 +692,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C53d", "POD-SANDBOX",
         "Kubernetes could not set up the sandbox of a pod: its network, or the container runtime of the node",
         "correct what the line names on that node: the network plugin (CNI), containerd, or for `no runtime for \"nvidia\"` the NVIDIA container toolkit",
-        PODS)
+        PODS).fault(Fault::Node)
         .says(&[&["FailedCreatePodSandBox", "no runtime for"], &["FailedCreatePodSandBox"]])
         .kind(CauseClass::NotStarted),
     cause("C53f", "POD-QUOTA",
@@ -750,7 +751,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C54", "NODE-FAILED",
         "a node failed",
         "submit the job again, and exclude the node if it fails again",
-        SLURM)
+        SLURM).fault(Fault::Node)
         .of(&[CauseClass::NodeFail]),
     cause("C55", "TIME-LIMIT",
         "the time limit of the job was reached",
@@ -760,7 +761,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C56", "JOB-PREEMPTED",
         "another job took the nodes",
         "submit the job again, or use a queue that is not preempted",
-        SLURM)
+        SLURM).fault(Fault::Cluster)
         .of(&[CauseClass::Preempted]),
     cause("C57a", "JOB-REQUEUED",
         "the job was put back into the queue",

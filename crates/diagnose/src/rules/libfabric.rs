@@ -1,5 +1,6 @@
 //! Rules about libfabric, EFA and the aws-ofi-nccl plugin.
 
+use crate::nodes::Fault;
 use std::collections::BTreeSet;
 
 use weftrun_nccl::{FabricSeen, Network, Signature};
@@ -45,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R10", "EFA-UNREACHABLE-PEER", HIGH,
         "EFA packets to a peer are dropped",
         "the security group must allow all traffic to and from itself; keep the nodes in one subnet",
-        ofi_issue!("156"))
+        ofi_issue!("156")).fault(Fault::Link)
         .signatures(&[Signature::EfaUnreachablePeer])
         .blame(Blame::Link),
     rule("R11", "EFA-RESOURCES", HIGH,
@@ -105,7 +106,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R66", "OFI-REQUEST-FAILED", HIGH,
         "a request of the libfabric plugin completed with an error",
         "read the log of the peer's host first: a process that ended there makes the requests to it fail; then look at the EFA or NIC errors of both hosts (`ethtool -S`, `rdma statistic`, dmesg)",
-        "https://github.com/aws/aws-ofi-nccl/blob/master/src/nccl_ofi_rdma.cpp")
+        "https://github.com/aws/aws-ofi-nccl/blob/master/src/nccl_ofi_rdma.cpp").fault(Fault::Network)
         .signatures(&[Signature::ErrorInOfi])
         .when(failed_without_reason)
         .detail(reason_and_peer)

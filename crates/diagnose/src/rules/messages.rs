@@ -1,6 +1,7 @@
 //! Rules about what an error says, of which the line that raised it is rarely the one to change: messages of PyTorch, CUDA,
 //! HIP, Python's `os` and `urllib3`, read 2026-11-26.
 
+use crate::nodes::Fault;
 use weftrun_nccl::Signature;
 
 use super::{Blame, CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
@@ -140,7 +141,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C06e", "GPU-DRIVER-MISSING",
         "the driver of the GPUs is not loaded on that node, or does not answer",
         "load the driver there (`modprobe nvidia`, dmesg): after an update of the kernel build it again, or reboot the node",
-        CUDA)
+        CUDA).fault(Fault::Node)
         .says(&[&["couldn't communicate with the NVIDIA driver"]])
         .kind(CauseClass::CudaError),
     cause("C07", "GPU-DRIVER-TOO-OLD",
@@ -152,7 +153,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C07b", "GPU-DRIVER-MISMATCH",
         "the parts of the driver have different versions: the module in the kernel, and the libraries that the process loaded",
         "reboot the node or reload its driver after an update; in a container take CUDA's compat libraries off LD_LIBRARY_PATH",
-        "https://docs.nvidia.com/deploy/cuda-compatibility/")
+        "https://docs.nvidia.com/deploy/cuda-compatibility/").fault(Fault::Node)
         .says(&[
             &["unsupported display driver"],
             &["river/library version mismatch"],
@@ -177,7 +178,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C08c", "GPU-RESET-REQUIRED",
         "the driver says that a GPU takes no work before it is reset",
         "drain the node and reset that GPU (`nvidia-smi -r -i N` while nothing uses it) or reboot; if the state comes back, have the GPU checked (dmesg, `nvidia-smi -q`, dcgmi diag)",
-        XID)
+        XID).fault(Fault::Node)
         .says(&[&["NV_ERR_RESET_REQUIRED"], &["Reset required"], &["GPU requires reset"]])
         .explaining(&["GPU-BUSY", "GPU-NOT-STARTED", "GPU-NOT-INITIALISED", "GPU-STATE-UNKNOWN", CUDA_FAILURE])
         .kind(CauseClass::CudaError),
@@ -202,31 +203,31 @@ pub(super) const RULES: &[Rule] = &[
     cause("C11", "GPU-ECC",
         "the memory of a GPU has an error that cannot be corrected",
         "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
-        XID)
+        XID).fault(Fault::Hardware)
         .says(&[&["uncorrectable ECC"], &["uncorrectable NVLink"]])
         .lines(CUDA_LINES),
     cause("C11b", "GPU-LOST",
         "the driver lost a GPU: it fell off the bus, or does not answer",
         "drain the node and check its GPUs (dmesg, nvidia-smi -q): only a reset or a reboot brings the GPU back",
-        XID)
+        XID).fault(Fault::Hardware)
         .says(&[&["GPU is lost"], &["Unable to determine the device handle for GPU"]])
         .lines(CUDA_LINES),
     cause("C11d", "GPU-CONTAINED-ERROR",
         "a GPU met an error of NVLink or of its hardware, which was contained to the processes that use it",
         "look at the Xid errors and the NVLink counters of that node and of its peers in the NVLink domain (dmesg, `nvidia-smi nvlink -e`), and drain the node if they have any",
-        CUDA)
+        CUDA).fault(Fault::Node)
         .says(&[&["CUDA_ERROR_CONTAINED"], &["Invalid access of peer GPU memory over nvlink"]])
         .lines(CUDA_LINES),
     cause("C11e", "NVSWITCH-SXID",
         "the driver reports an error of an NVSwitch",
         "look up the SXid in the line; if it is fatal or comes again, drain the node and check its NVLinks and the fabric manager (`nvidia-smi nvlink -e`)",
-        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/").fault(Fault::Node)
         .says(&[&["SXid ("]])
         .kind(CauseClass::CudaError),
     cause("C11c", "GPU-NOT-STARTED",
         "the driver could not start a GPU",
         "drain the node and check that GPU (dmesg, `nvidia-smi -q`): a reset or a reboot may bring it back, else it is defective or badly seated, or the driver does not fit it",
-        XID)
+        XID).fault(Fault::Node)
         .says(&[&["RmInitAdapter failed"], &["rm_init_adapter failed"], &["Cannot attach gpu"]])
         .kind(CauseClass::CudaError),
     cause("C12", "FILES-OPEN",
@@ -307,7 +308,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C14g", "DISK-FAILS",
         "the kernel reports that a disk of the node does not answer or cannot be read",
         "look at that disk (dmesg, `smartctl -a`), and drain the node",
-        "https://docs.kernel.org/admin-guide/index.html")
+        "https://docs.kernel.org/admin-guide/index.html").fault(Fault::Node)
         .says(&[&["I/O error, dev "], &["nvme", "timeout, aborting"]])
         .kind(CauseClass::NodeFail),
     // The kernel's kernel/hung_task.c.

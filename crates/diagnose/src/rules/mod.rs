@@ -34,6 +34,7 @@ pub(super) use verbs::{NIXL_FAILED, peer_of};
 use weftrun_nccl::{Signature, Trace};
 
 use super::cause::CauseClass;
+use super::nodes::Fault;
 use super::rule_input::RuleInput;
 use weftrun_core::{Confidence, Severity};
 
@@ -88,9 +89,24 @@ pub struct Rule {
     advice: Option<fn(&RuleInput<'_>) -> Option<String>>,
     by_line: Option<fn(&str) -> Option<String>>,
     detail: Option<fn(&RuleInput<'_>) -> Option<String>>,
+    /// Whose failure it is; none where it is the program's, or nobody's that a retry could help.
+    pub fault: Option<Fault>,
+    /// Whether a line proves that the hardware failed.
+    pub(super) proof: Option<fn(&str) -> bool>,
 }
 
 impl Rule {
+    const fn fault(mut self, fault: Fault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// Tells a failure of the hardware by the words of a line.
+    const fn proof(mut self, proves: fn(&str) -> bool) -> Self {
+        self.proof = Some(proves);
+        self
+    }
+
     const fn patch(mut self, patch: &'static [(&'static str, Option<&'static str>)]) -> Self {
         self.patch = patch;
         self
@@ -309,6 +325,8 @@ const fn rule(
         advice: None,
         by_line: None,
         detail: None,
+        fault: None,
+        proof: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rules about the links between the GPUs of a node or an NVLink domain.
 
+use crate::nodes::Fault;
 use weftrun_nccl::{FabricSeen, Kind, Signature};
 
 use super::{CauseClass, ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
@@ -68,7 +69,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R31", "P2P-NVLINK-BROKEN", HIGH,
         "GPUs joined by NVLink cannot reach each other's memory: hardware or fabric manager",
         "have the node serviced; do not hide it with NCCL_IGNORE_DISABLED_P2P",
-        nccl_issue!("2329"))
+        nccl_issue!("2329")).fault(Fault::Node)
         .explaining(&["CUDA-FAILURE", "P2P-MEMORY-REFUSED"])
         .signatures(&[Signature::NvlinkP2pBroken])
         .fails(),

@@ -1,5 +1,6 @@
 //! Rules about the program, its versions and its ranks.
 
+use crate::nodes::Fault;
 use std::collections::BTreeSet;
 
 use weftrun_nccl::{Signature, Trace};
@@ -148,7 +149,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R61", "CUDA-NOT-READY", HIGH,
         "CUDA is not initialised (error 802): the fabric manager of the NVSwitches does not run, or has another version than the driver",
         "have your cluster administrator start nvidia-fabricmanager in the version of the driver (`systemctl status nvidia-fabricmanager`)",
-        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/").fault(Fault::Node)
         .explaining(&["CUDA-FAILURE"])
         .says(&[&["system not yet initialized"]])
         .signatures(&[Signature::CudaNotReady])

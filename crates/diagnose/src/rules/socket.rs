@@ -1,5 +1,6 @@
 //! Rules about TCP sockets and interfaces.
 
+use crate::nodes::Fault;
 use std::collections::BTreeSet;
 
 use weftrun_nccl::{Kind, Network, Signature};
@@ -107,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R64", "RENDEZVOUS-TIMEOUT", HIGH,
         "a rank could not reach the rendezvous, or not in time",
         "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
-        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp").fault(Fault::Network)
         .explaining(&["STORE-UNREACHABLE"])
         .signatures(&[Signature::RendezvousTimeout])
         .says(&[
@@ -120,7 +121,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R64b", "STORE-UNREACHABLE", HIGH,
         "a try to reach the store of the rendezvous (rank 0, or the launcher of the first node) failed; it is tried again until the time limit",
         "check that the process that holds the store runs, that its address in the line is that of its host, and that the port is open between the nodes",
-        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp").fault(Fault::Network)
         .signatures(&[Signature::StoreUnreachable])
         .advice(numeric_name),
     rule("R60", "GLOO-INTERFACE", HIGH,
@@ -140,7 +141,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R38", "TCP-CONNECT-FAILED", HIGH,
         "a TCP connection between ranks failed: firewall, wrong interface, or a dead peer",
         "check the address in the message, the security group, and NCCL_SOCKET_IFNAME",
-        "https://github.com/NVIDIA/nccl-tests/issues/166")
+        "https://github.com/NVIDIA/nccl-tests/issues/166").fault(Fault::Network)
         .signatures(&[Signature::ConnectFailed])
         .advice(other_interface)
         .blame(Blame::Link),

@@ -1,6 +1,7 @@
 //! Rules about how processes are started and find each other: Slurm, ssh, Open MPI, PyTorch and JAX; words read 2026-11-26.
 
 use super::{Blame, CauseClass, Rule, cause};
+use crate::nodes::Fault;
 
 const TORCH: &str = "https://docs.pytorch.org/docs/stable/distributed.html";
 const MPI_TCP: &str = "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html";
@@ -94,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C46n", "MPI-NETWORK-FAILED",
         "libfabric reported an error of the network or its NIC to MPI",
         "look at the NIC, the switch and the kernel log (dmesg) of that host; the name of the error stands at the end of the line, and the provider's manual (`man fi_cxi`, `fi_efa`) has the settings of its queues",
-        "https://github.com/pmodels/mpich/blob/main/doc/mpich/build/mpich_ofi.md")
+        "https://github.com/pmodels/mpich/blob/main/doc/mpich/build/mpich_ofi.md").fault(Fault::Network)
         .says(&[&["OFI poll failed"]])
         .blame(Blame::Rank(CauseClass::Nccl)),
     cause("C50ca", "IMAGE-NOT-MOUNTED",
@@ -113,7 +114,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C06g", "GPU-STATE-UNKNOWN",
         "CUDA reports an unknown error as it starts: the driver of that node is in a bad state, or not all of its devices are there",
         "run `nvidia-smi` there and a small program of CUDA: if it fails too, load nvidia_uvm again or reboot the node; in a container give /dev/nvidia-uvm as well",
-        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html")
+        "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html").fault(Fault::Node)
         .says(&[
             &["CUDA unknown error"],
             &["failed call to cuInit: CUDA_ERROR_UNKNOWN"],
@@ -133,7 +134,7 @@ pub(super) const RULES: &[Rule] = &[
     cause("C21ba", "AMD-GPU-HARDWARE",
         "the kernel reports an error of the hardware of an AMD GPU that could not be corrected",
         "drain that node and have the GPU in the line checked (`amd-smi`, its firmware): what programs report after it follows from it",
-        "https://rocm.docs.amd.com/")
+        "https://rocm.docs.amd.com/").fault(Fault::Hardware)
         .says(&[&["amdgpu ", "uncorrectable hardware error"]])
         .explaining(&["AMD-GPU-HANG"])
         .kind(CauseClass::CudaError),

@@ -1,5 +1,6 @@
 //! Rules about InfiniBand and RoCE.
 
+use crate::nodes::{Fault, is_dead_nic};
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Network, Signature};
@@ -19,7 +20,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R17", "IB-RETRY-EXCEEDED", HIGH,
         "packets to a peer are lost (transport retries exceeded, status 12): cable, port, GID, MTU or flow control",
         "run ib_write_bw between that pair with the same GID and traffic class; NCCL_IB_TIMEOUT only hides it",
-        nccl_issue!("426"))
+        nccl_issue!("426")).fault(Fault::Link)
         .signatures(&[Signature::IbRetryExceeded])
         .detail(lost_peers)
         .advice(of_ucx)
@@ -64,7 +65,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R22", "IB-CONNECT-TIMEOUT", HIGH,
         "connecting a queue pair timed out: the NIC does not reach that of its peer, by a GID that is not routed, or on a rail-only fabric since it reaches only NICs of its own rail",
         "check with ib_write_bw that these two NICs reach each other with the GID index in the log (`show_gids`; leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later); on a rail-only fabric set NCCL_CROSS_NIC=0",
-        nccl_issue!("2013"))
+        nccl_issue!("2013")).fault(Fault::Link)
         .explaining(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
         .by_line(without_nccl)
@@ -75,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R23", "IB-ASYNC-EVENT", HIGH,
         "an HCA reported an asynchronous event",
         "look at dmesg and the link counters of that HCA on that host; replace it if it comes back",
-        nccl_issue!("1919"))
+        nccl_issue!("1919")).fault(Fault::Node).proof(is_dead_nic)
         .signatures(&[Signature::IbAsyncEvent])
         .detail(async_events)
         .advice(of_async_event)
@@ -89,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("R23b", "IB-QP-EVENT", HIGH,
         "an HCA reported an error of one queue pair: the end of a request that failed, on this side or on the peer's",
         "look for the first completion error (`status=`) of this host and of the peer; with an access violation also for ACS, IOMMU and the GPUDirect module (nvidia_peermem)",
-        "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html")
+        "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html").fault(Fault::Link)
         // The event is of the side that was asked, the refusal of the side that asked.
         .explaining(&["IB-REMOTE-REFUSED"])
         .signatures(&[Signature::IbQpEvent])

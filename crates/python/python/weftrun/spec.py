@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Mapping, Sequence, TypedDict, Union
 
-__all__ = ["JobSpec", "RoleSpec", "VolumeSpec", "SecretSpec", "FabricSpec", "CodeSpec", "RestartSpec"]
+__all__ = ["JobSpec", "RoleSpec", "VolumeSpec", "SecretSpec", "FabricSpec", "CodeSpec", "RestartSpec", "RetrySpec"]
 
 
 class RestartSpec(TypedDict, total=False):
@@ -15,6 +15,15 @@ class RestartSpec(TypedDict, total=False):
 
     #: Maximum number of restarts
     max: int
+
+
+class RetrySpec(TypedDict, total=False):
+    """The job is submitted again after a failure of its nodes or of the cluster, while `wait` watches it."""
+
+    #: Most submissions after the first
+    max: int
+    #: Which nodes a retry leaves out
+    avoid: Literal["proven", "suspects"]
 
 
 class CodeSpec(TypedDict, total=False):
@@ -137,6 +146,10 @@ class JobSpec(_NodesSpec, total=False):
     priority: str
     #: What happens when a rank fails
     restart: Union[Literal["never", "on-failure"], "RestartSpec"]
+    #: How often the job is submitted again after a failure of its nodes or of the cluster
+    retry: Union[int, "RetrySpec"]
+    #: Nodes that the job does not run on, by name; `suspects` stands for those that the history suspects
+    avoid: Union[str, Sequence[str]]
     #: Time limit of the job
     time_limit: Union[str, int]
     #: Code sent with the job

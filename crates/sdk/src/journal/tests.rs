@@ -15,6 +15,9 @@ fn record(number: u32, state: RecordState) -> Record {
         plan: serde_json::from_value(plan).unwrap(),
         spec: None,
         undelivered: false,
+        namespace: None,
+        project: None,
+        attempt: None,
     }
 }
 

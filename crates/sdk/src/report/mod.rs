@@ -28,6 +28,7 @@ mod events;
 mod findings;
 mod job;
 mod jobs;
+mod nodes;
 mod plan;
 #[cfg(feature = "schema")]
 pub mod schemas;
@@ -39,6 +40,7 @@ pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
 pub use job::JobReport;
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, PortReport, WaitReport};
+pub use nodes::{HistoryExport, HistoryReport, NodesReport, RetryReport};
 pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{
     AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, FoundTargetShape,

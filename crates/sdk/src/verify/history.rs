@@ -116,7 +116,7 @@ impl Verified {
         self.regressions = regressions(&self.kept(), earlier);
     }
 
-    fn kept(&self) -> KeptRun {
+    pub(super) fn kept(&self) -> KeptRun {
         let runs: Vec<_> = self.runs.iter().map(|(run, _)| run.clone()).collect();
         let mut kept = KeptRun::new(weftrun_backends::clock::now(), self.nodes, self.probes.hosts(), &runs);
         kept.job = self.job.as_ref().map(ToString::to_string);

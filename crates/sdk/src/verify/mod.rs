@@ -16,9 +16,10 @@ use weftrun_core::job::{JobDetail, JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::JobSpec;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Confidence, Error, ErrorKind, Result};
 
 use weftrun_diagnose::Sources;
+use weftrun_diagnose::nodes::{BandwidthRecord, SlowNode};
 
 use crate::{Client, Job, Plan};
 
@@ -212,8 +213,31 @@ impl Verification {
             let searched = search::search(self, &spec, &job, &stop, &mut progress).await;
             verified.search = Some(search::or_why(searched)?);
         }
+        Box::pin(keep(&job, &mut verified)).await;
         Ok(verified)
     }
+}
+
+/// Adds a benchmark to the history of its nodes: what it reached, and the nodes that the search found slow.
+async fn keep(job: &Job, verified: &mut Verified) {
+    let described = tokio::time::timeout(AFTER_STOP, job.describe()).await;
+    let Ok(Ok(detail)) = described else { return };
+    let slow: Vec<SlowNode> = verified
+        .search
+        .iter()
+        .flat_map(|search| &search.slow_nodes)
+        .map(|node| SlowNode::new(node, "slow beside a good node (`verify --bisect`)", Confidence::High))
+        .collect();
+    let figures = verified.kept().figures.into_iter().map(|figure| {
+        let collective = figure.collective.map(|collective| collective.as_str().to_owned());
+        BandwidthRecord::new(collective, figure.size, figure.busbw)
+    });
+    let (why, fabric) = (Some(&verified.transport.why), verified.transport.verdict.fabric);
+    let note = job.keep_record(&detail, why, fabric, |record| {
+        record.slow = slow;
+        record.bandwidth = figures.collect();
+    });
+    verified.regressions.extend(note);
 }
 
 /// What the job of a benchmark printed, and how it ended.

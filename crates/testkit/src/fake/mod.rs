@@ -116,6 +116,15 @@ impl Fake {
         });
     }
 
+    /// Places the replicas of a job on nodes, in their order.
+    pub fn place(&self, handle: &JobHandle, nodes: &[&str]) {
+        self.job(handle, |job| {
+            for (replica, node) in job.replicas.iter_mut().zip(nodes) {
+                replica.node = Some((*node).to_owned());
+            }
+        });
+    }
+
     /// Sends an event as the cluster would; the job itself is not changed by it.
     pub fn tell(&self, handle: &JobHandle, event: JobEvent) {
         self.job(handle, |job| job.events.push(event));

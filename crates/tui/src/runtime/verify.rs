@@ -40,7 +40,7 @@ impl Running {
             let stop = async {
                 let _ = stopped.await;
             };
-            let outcome = run(&client, &handle, stop, &sender).await;
+            let outcome = Box::pin(run(&client, &handle, stop, &sender)).await;
             sender.send_modify(|view| {
                 view.ended = true;
                 match &outcome {

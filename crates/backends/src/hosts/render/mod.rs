@@ -33,6 +33,8 @@ pub struct PreparedJob {
     pub nodes: Vec<(u32, String, u32)>,
     /// The hosts that the job names.
     pub pinned: Vec<String>,
+    /// The hosts that it leaves out.
+    pub avoided: Vec<String>,
     /// The job's settings.
     pub own: JobSettings,
     /// Who starts the ranks.
@@ -165,6 +167,7 @@ impl Renderer<'_> {
         });
         let nodes: Vec<_> = nodes.take(self.settings.hosts().len().max(1) + 1).collect();
         let pinned = self.own.nodelist.as_deref().map(nodelist::expand).unwrap_or_default();
+        self.job.refuse_pinned("nodelist", pinned.iter().map(String::as_str))?;
         let wanted = self.wanted();
         if !pinned.is_empty() && pinned.len() != wanted as usize {
             return Err(Error::new(
@@ -181,6 +184,7 @@ impl Renderer<'_> {
             wanted: wanted as usize,
             nodes,
             pinned,
+            avoided: self.job.avoided().map(str::to_owned).collect(),
             own: self.own.clone(),
             launch: spec.launch,
             fabric: self.job.plan.fabric,
@@ -229,6 +233,11 @@ impl Renderer<'_> {
                 _ => "a job may use all of each host",
             };
             findings.push(Finding::info("HOSTS-UNUSED", format!("`{key}` is not used: {why}")).at(key));
+        }
+        let known = self.settings.hosts();
+        for odd in self.job.avoided().filter(|node| known.iter().all(|(name, _)| name != node)) {
+            let text = format!("`avoid` names {odd}, which is not a host of the target");
+            findings.push(Finding::warning("HOSTS-UNUSED", text).at("avoid").fix("name it as `hosts` does"));
         }
         if self.spec().launch == Launch::Mpi
             && self.workers.iter().any(|role| {

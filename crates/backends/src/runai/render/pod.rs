@@ -46,6 +46,12 @@ pub fn pod(
         }
         parts.apply(op, lost);
     }
+    let avoided: Vec<&str> = job.avoided().collect();
+    if !avoided.is_empty() {
+        parts
+            .node_terms
+            .push(json!({"key": "kubernetes.io/hostname", "operator": "NotIn", "values": avoided}));
+    }
     let mut pod = Map::new();
     if let Some(image) = role.image.as_ref().or(spec.image.as_ref()) {
         pod.insert("image".into(), json!(image));

@@ -9,6 +9,7 @@ use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::RenderInput;
+use crate::remote::nodelist;
 
 /// Options that are repeated in each component of a heterogeneous job; sbatch copies the others from the
 /// first (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
@@ -92,6 +93,16 @@ fn users_own(draft: &RenderInput<'_>, components: &mut [Directives]) -> Result<(
         }
         if option.name == "output" && !draft.output.own {
             // The script creates the folder, and a link to the log or a file for each task.
+            continue;
+        }
+        if option.name == "exclude" {
+            // Added to the nodes that the job leaves out.
+            for component in components.iter_mut() {
+                let both: Vec<&str> =
+                    component.value("exclude").into_iter().chain(option.value.as_deref()).collect();
+                let both = both.join(",");
+                component.replace("exclude", Some(both));
+            }
             continue;
         }
         if option.name == "comment" {
@@ -239,10 +250,14 @@ fn of_role(draft: &RenderInput<'_>, index: usize) -> Result<Directives> {
     }
     let one_switch = fabric.one_switch.is_some().then(|| "1".to_owned());
     let segment = own.segment.map(|nodes| nodes.to_string());
+    let pinned = own.nodelist.as_deref().map(nodelist::expand).unwrap_or_default();
+    draft.job.refuse_pinned("nodelist", pinned.iter().map(String::as_str))?;
+    let excluded: Vec<&str> = own.exclude.as_deref().into_iter().chain(draft.job.avoided()).collect();
+    let exclude = (!excluded.is_empty()).then(|| excluded.join(","));
     for (name, value) in [
         ("switches", own.switches.as_ref().or(one_switch.as_ref())),
         ("nodelist", own.nodelist.as_ref()),
-        ("exclude", own.exclude.as_ref()),
+        ("exclude", exclude.as_ref()),
         ("segment", segment.as_ref()),
     ] {
         if let Some(value) = value {

@@ -11,6 +11,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{PARSERS, Rest, Sent, json as read};
+use crate::remote::nodelist;
 use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
 use crate::slurm::render::{OF_COMPONENT, Script};
@@ -151,6 +152,7 @@ impl Fields {
                 self.put(name, value);
             }
             "output" => self.put("standard_output", value),
+            "exclude" if self.parsers() => self.put("excluded_nodes", nodelist::expand(value)),
             "chdir" => self.put("current_working_directory", value),
             // A list of flags; one word in earlier versions.
             "open-mode" if self.parsers() => self.put("open_mode", json!([value.to_uppercase()])),
@@ -284,8 +286,15 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_are_left_out_are_a_list() {
+        let script = "#!/bin/sh\n#SBATCH --exclude=n[1-2],gpu-17\n";
+        let body = description(45, script);
+        assert_eq!(body.expect("it has fields")["job"]["excluded_nodes"], json!(["n1", "n2", "gpu-17"]));
+    }
+
+    #[test]
     fn what_has_no_field_is_refused() {
-        for line in ["--begin=now+1hour", "--gres=tmp:1", "--exclude=n1"] {
+        for line in ["--begin=now+1hour", "--gres=tmp:1", "--nodelist=n1"] {
             let refused = description(45, &format!("#!/bin/sh\n#SBATCH {line}\n")).expect_err("refused");
             assert_eq!(refused.kind(), ErrorKind::Unsupported, "{line}");
             assert!(refused.message().contains(line), "{refused}");

@@ -10,7 +10,9 @@ use super::toml::{from_json, inline, put};
 use super::value::{self, Source};
 use crate::request::{Fabric, Gid, Inject, RuleSetting, Stack, Webhook};
 use crate::span::{SpanTree, Value};
-use crate::spec::{Code, EnvVar, Launch, RestartPolicy, RoleKind, SecretRef, Volume, VolumeSource};
+use crate::spec::{
+    Code, EnvVar, Launch, RestartPolicy, RetryAvoid, RetryPolicy, RoleKind, SecretRef, Volume, VolumeSource,
+};
 use crate::text::duration;
 use crate::text::quantity::Quantity;
 
@@ -292,6 +294,24 @@ impl Field for RestartPolicy {
             Self::Never => None,
             Self::OnFailure { max } => Some(inline([("max", i64::from(*max).into())])),
         }
+    }
+}
+
+impl Field for Option<RetryPolicy> {
+    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, source: Source<'_>) -> Option<()> {
+        let avoid = match node.get("avoid") {
+            Some(word) => value::word(word, source)?,
+            None => self.map_or_else(RetryAvoid::default, |known| known.avoid),
+        };
+        let max = value::count(node.get("max").unwrap_or(node))?;
+        *self = Some(RetryPolicy { max, avoid });
+        Some(())
+    }
+
+    fn write(&self, _: &Shape) -> Option<Item> {
+        let RetryPolicy { max, avoid } = self.as_ref()?;
+        let named = (*avoid != RetryAvoid::default()).then(|| ("avoid", word(avoid).into()));
+        Some(inline([("max", i64::from(*max).into())].into_iter().chain(named)))
     }
 }
 

@@ -281,7 +281,12 @@ impl Flags {
         let path: Vec<&str> = flag.table.into_iter().chain([flag.key.name]).collect();
         let last = values.last().copied().unwrap_or_default();
         match flag.key.shape {
-            Shape::Texts | Shape::Command => self.push(name, &path, list(values)),
+            Shape::Command => self.push(name, &path, list(values)),
+            // No network and no node has a comma in its name.
+            Shape::Texts => {
+                let texts: Vec<&str> = values.iter().flat_map(|value| value.split(',')).collect();
+                self.push(name, &path, list(&texts));
+            }
             Shape::Bool => self.push(name, &path, Value::Bool(last == "true")),
             // A value that is no number is passed on as text, for the check to refuse.
             Shape::Count { .. } => {
@@ -309,7 +314,8 @@ impl Flags {
                     } else {
                         let known = words.iter().map(|word| format!("`{}`", word.word));
                         let known = known.collect::<Vec<_>>().join(", ");
-                        self.wrong(name, format!("must be {known} or a number, not `{last}`"), "");
+                        let or = if known.is_empty() { "" } else { " or " };
+                        self.wrong(name, format!("must be {known}{or}a number, not `{last}`"), "");
                     }
                 }
             },

@@ -56,6 +56,11 @@ const RESTART: &[Word] = &[
     word("on-failure", "all ranks start again, at most 3 times; `{ max = N }` sets another limit"),
 ];
 
+const RETRY_AVOID: &[Word] = &[
+    word("proven", "the nodes that the evidence of the failure names (default)"),
+    word("suspects", "those, and all nodes that the history suspects (`weftrun nodes`)"),
+];
+
 const TRAINER: &[Word] = &[
     word("2.0", "overrides in `podSpecOverrides`"),
     word("2.1", "overrides in `podTemplateOverrides`"),
@@ -232,6 +237,18 @@ pub static RESTART_TABLE: Table = Table {
         .synonyms(&["on_failure", "retries", "limit"])],
 };
 
+pub static RETRY_TABLE: Table = Table {
+    name: "retry",
+    doc: "The job is submitted again after a failure of its nodes or of the cluster, while `submit --follow`, `submit --wait` or `wait` watches it.",
+    keys: &[
+        key("max", Shape::Count { min: 1 }, "Most submissions after the first")
+            .example("3")
+            .required()
+            .synonyms(&["attempts", "retries", "limit"]),
+        key("avoid", Shape::Word(RETRY_AVOID), "Which nodes a retry leaves out").example("\"suspects\""),
+    ],
+};
+
 pub static FABRIC_TABLE: Table = Table {
     name: "fabric",
     doc: "Which fabric to use, and which of its rules. `fabric = \"efa\"` is short for `fabric.kind = \"efa\"`.",
@@ -382,7 +399,29 @@ pub static JOB: Table = Table {
             .help("What happens when a rank fails: never, on-failure, or the maximum number of restarts")])
         .example("{ max = 3 }")
         .config()
-        .synonyms(&["restart_policy", "retry", "retries", "max_restarts", "backoff_limit"]),
+        .synonyms(&["restart_policy", "max_restarts", "backoff_limit"]),
+        key(
+            "retry",
+            Shape::OneOf(&[Shape::Count { min: 1 }, Shape::Table(&RETRY_TABLE)]),
+            "How often the job is submitted again after a failure of its nodes or of the cluster",
+        )
+        .job(|job| &mut job.retry)
+        .flags(&[Flag::new("--retry", "N").help(
+            "Submit the job again, at most N times, after a failure of its nodes or of the cluster, without the node that failed; with --follow or --wait",
+        )])
+        .example("{ max = 3 }")
+        .synonyms(&["retries", "retry_policy", "resubmit"]),
+        key(
+            "avoid",
+            Shape::Texts,
+            "Nodes that the job does not run on, by name; `suspects` stands for those that the history suspects (`weftrun nodes`)",
+        )
+        .job(|job| &mut job.avoid)
+        .flags(&[Flag::new("--avoid", "NODE").help(
+            "Node that the job does not run on (repeatable, or NODE,NODE); `suspects` for those that the history suspects",
+        )])
+        .example("[\"gpu-17\"]")
+        .synonyms(&["exclude", "exclude_nodes", "excluded_nodes", "anti_affinity", "blocklist"]),
         key("time_limit", Shape::Duration, "Time limit of the job")
             .job(|job| &mut job.time_limit)
             .flags(&[Flag::new("--time-limit", "TIME").help("Time limit of the job (90s, 15m, 4h, 1d12h)")])
@@ -456,7 +495,8 @@ pub static JOB: Table = Table {
 };
 
 /// All tables, in the order of the reference page.
-pub static TABLES: [&Table; 7] = [&JOB, &ROLE, &FABRIC_TABLE, &VOLUME, &SECRET, &CODE, &RESTART_TABLE];
+pub static TABLES: [&Table; 8] =
+    [&JOB, &ROLE, &FABRIC_TABLE, &VOLUME, &SECRET, &CODE, &RESTART_TABLE, &RETRY_TABLE];
 
 /// Returns whether this is a key of a role that is at the top of the file where there is one role.
 pub fn is_shorthand(name: &str) -> bool {

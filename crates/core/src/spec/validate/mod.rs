@@ -35,6 +35,7 @@ impl JobSpec {
         env::check(self, &mut out);
         parts::check(self, &mut out);
         fabric::check(self, &mut out);
+        super::avoid::check(self, &mut out);
         nul::check(self, &mut out);
         out.0
     }
@@ -56,10 +57,10 @@ impl JobSpec {
 
 /// The findings so far.
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn error(&mut self, code: &str, path: &str, message: impl Into<String>) -> Last<'_> {
+    pub(super) fn error(&mut self, code: &str, path: &str, message: impl Into<String>) -> Last<'_> {
         self.push(Finding::error(code, message).at(path))
     }
 
@@ -78,10 +79,10 @@ impl Findings {
 }
 
 /// The finding just made, to which a fix can be added.
-struct Last<'f>(Option<&'f mut Finding>);
+pub(super) struct Last<'f>(Option<&'f mut Finding>);
 
 impl Last<'_> {
-    fn fix(self, text: impl Into<String>) {
+    pub(super) fn fix(self, text: impl Into<String>) {
         if let Some(finding) = self.0 {
             finding.fix = Some(Fix { text: text.into(), patch: Vec::new() });
         }

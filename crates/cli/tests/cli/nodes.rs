@@ -1,0 +1,120 @@
+//! Nodes that failed, as a user meets them: the history, its judgement, what is left out, and what is submitted again.
+
+use crate::place::Place;
+
+const JOB: &str =
+    "name = \"train\"\nnodes = 2\ngpus_per_node = 8\nimage = \"i:1\"\ncommand = [\"./train\"]\n";
+
+/// A target with a history: gpu-17 lost a GPU, gpu-3 has one event that proves nothing.
+fn place() -> Place {
+    let place = Place::new();
+    place.configure("[target.prod]\nbackend = \"kubeflow\"\nnamespace = \"nlp\"\n");
+    place.write("job.toml", JOB);
+    let now = weftrun::clock::now();
+    let line = |job: &str, node: &str, cause: &str| {
+        format!(
+            "{{\"job\":\"kubeflow://prod/nlp/pytorchjob/{job}\",\"at\":\"{now}\",\"nodes\":[\"gpu-1\",\"{node}\"],\"outcome\":\"failed\"{cause}}}\n"
+        )
+    };
+    let cause = |code: &str, fault: &str, node: &str| {
+        format!(
+            ",\"cause\":{{\"class\":\"cuda-error\",\"code\":\"{code}\",\"fault\":\"{fault}\",\"nodes\":[\"{node}\"],\"what\":\"words \\u001b[2J of {code}\",\"confidence\":\"high\"}}"
+        )
+    };
+    let lost = line("a", "gpu-17", &cause("GPU-LOST", "hardware", "gpu-17"));
+    let once = line("b", "gpu-3", &cause("GPU-STATE-UNKNOWN", "node", "gpu-3"));
+    let hostile = line("c", "evil\\u001b]52;c;QUJD\\u0007", "");
+    std::fs::create_dir_all(place.state().join("history")).unwrap();
+    std::fs::write(place.state().join("history/prod.jsonl"), format!("{lost}{once}{hostile}no record\n"))
+        .unwrap();
+    place
+}
+
+#[test]
+fn nodes_are_judged_with_their_evidence() {
+    let place = place();
+    let table = place.run("nodes --offline -b prod").ok().out;
+    let rows: Vec<Vec<&str>> =
+        table.lines().skip(1).map(|line| line.split_whitespace().take(7).collect()).collect();
+    let judged: Vec<(&str, &str)> = rows.iter().map(|row| (row[0], row[6])).collect();
+    assert_eq!(judged, [("gpu-17", "suspect"), ("gpu-3", "watched"), ("gpu-1", "clear")], "{table}");
+    assert!(table.contains("GPU-LOST") && !table.contains('\u{1b}'), "{table:?}");
+    let bad = place.run("nodes --offline --bad -b prod").ok().out;
+    assert!(bad.contains("gpu-17") && !bad.contains("gpu-1 "), "{bad}");
+    let one = place.run("nodes --offline -b prod gpu-17").ok().out;
+    assert!(one.contains("GPU-LOST (hardware)") && one.contains("kubeflow://prod/nlp/pytorchjob/a"), "{one}");
+    place.run("nodes --offline -b prod gpu-99").code(6);
+    let said = place.run("history -b prod").ok();
+    assert!(
+        said.out.contains("3 jobs, 3 nodes") && said.err.contains("1 lines of it are no records"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn suspects_are_warned_of_and_left_out() {
+    let place = place();
+    let plan = place.run("plan -b prod job.toml").ok();
+    let text = plan.out + &plan.err;
+    assert!(text.contains("a job may run on nodes that failed before: gpu-17 (suspect:"), "{text}");
+    let plan = place.run("plan -b prod --avoid suspects,gpu-5 job.toml").ok();
+    let text = plan.out + &plan.err;
+    for said in ["left out: gpu-5 (asked for)", "left out: gpu-17 (suspect:"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("failed before"), "{text}");
+    let sent = place.run("render -b prod --avoid suspects --avoid gpu-5 job.toml").ok().out;
+    assert!(
+        sent.contains("kubernetes.io/hostname") && sent.contains("gpu-17") && sent.contains("gpu-5"),
+        "{sent}"
+    );
+    let refused = place.run("plan -b prod --avoid gpu-[1-4] job.toml").code(3);
+    assert!(refused.err.contains("`gpu-[1-4]` is not the name of a node"), "{}", refused.err);
+}
+
+#[test]
+fn the_history_is_the_users() {
+    let place = place();
+    let lines = place.run("history --export -b prod").ok().lines();
+    assert_eq!(lines.iter().map(|line| line["nodes"][0].as_str().unwrap()).collect::<Vec<_>>(), ["gpu-1"; 3]);
+    assert!(
+        place.run("history --forget --node gpu-17 -b prod").ok().err.contains("forgot 1 events of gpu-17")
+    );
+    assert!(!place.run("nodes --offline -b prod").ok().out.contains("suspect"));
+    place.run("history --forget -b prod").ok();
+    assert!(!place.state().join("history/prod.jsonl").exists());
+    place.configure("[target.prod]\nbackend = \"kubeflow\"\n[history]\nenabled = false\n");
+    place.run("history -b prod").code(6);
+}
+
+/// On this machine no node is left out, and what a program does is never repeated.
+#[test]
+fn a_program_that_fails_runs_once() {
+    let place = Place::new();
+    let script = "echo run >> runs; echo 'ValueError: x' >&2; exit 3";
+    place.write("job.toml", format!("name = \"bug\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\nretry = 3\n"));
+    let done = place.run("submit --follow job.toml").code(1);
+    assert!(done.err.contains("not submitted again: "), "{}", done.err);
+    assert_eq!(std::fs::read_to_string(place.path("runs")).unwrap(), "run\n");
+    let refused = place.run("submit --avoid gpu-17 job.toml");
+    assert!(refused.code != 0 && refused.err.contains("leaving out nodes"), "{}", refused.err);
+}
+
+/// A rendezvous that fails is tried once more, as one job with two attempts.
+#[test]
+fn a_rendezvous_that_fails_is_tried_once_more() {
+    let place = Place::new();
+    let words = "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500).";
+    let script = format!(
+        "echo run >> runs\necho '[rank0]: Traceback (most recent call last):'\necho '[rank0]: {words}'\nexit 1\n"
+    );
+    place.write("fails.sh", script);
+    place.write("job.toml", "name = \"meet\"\ncommand = [\"sh\", \"fails.sh\"]\n");
+    let done = place.run("submit --follow --retry 3 job.toml").code(1);
+    assert!(done.err.contains("attempt 2 follows, no node is left out"), "{}", done.err);
+    assert!(done.err.contains("one retry was made for a failure that names no node"), "{}", done.err);
+    assert_eq!(std::fs::read_to_string(place.path("runs")).unwrap(), "run\nrun\n");
+    assert_eq!(done.out.lines().count(), 1, "the first handle alone: {}", done.out);
+    let all = place.run("list -b local --all").ok().out;
+    assert!(all.contains("meet-r2") && all.contains("attempt 2"), "{all}");
+}

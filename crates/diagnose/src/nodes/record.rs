@@ -1,0 +1,269 @@
+//! What is kept of a job that has ended: one line of the history of its target.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use weftrun_core::Confidence;
+use weftrun_core::job::{JobDetail, JobPhase, ReplicaStatus};
+use weftrun_core::spec::is_node_name;
+
+use super::Fault;
+use crate::cause::{Cause, Why};
+
+/// Most nodes of a job that are kept.
+const MOST_NODES: usize = 16_384;
+/// Longest text of a cause that is kept, in characters.
+const LONGEST_TEXT: usize = 200;
+
+/// A job that has ended, as it is kept in the history of its target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct JobRecord {
+    /// Its handle.
+    pub job: String,
+    /// Which of its runs under this handle, from 0: the cluster may have started it again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt: u32,
+    /// The job's name.
+    #[serde(default)]
+    pub name: String,
+    /// When it ended.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub at: Timestamp,
+    /// Its nodes, as the cluster calls them.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// The GPUs of all its nodes; none where the job was submitted elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    /// The fabric that its logs show; none where they show none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<String>,
+    /// How it ended: `succeeded`, `failed` or `cancelled`.
+    pub outcome: JobPhase,
+    /// The first cause of its failure, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<CauseRecord>,
+    /// Nodes that were named as slow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slow: Vec<SlowNode>,
+    /// What its collectives reached, where they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bandwidth: Vec<BandwidthRecord>,
+}
+
+/// The first cause of a failure, as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CauseRecord {
+    /// The kind of the cause.
+    pub class: String,
+    /// The code of its rule.
+    pub code: String,
+    /// Whose failure it is, where not the program's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<Fault>,
+    /// The nodes that it names, as the cluster calls them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// What happened.
+    pub what: String,
+    /// How sure that is.
+    pub confidence: Confidence,
+}
+
+/// A node that was named as slow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct SlowNode {
+    /// The node.
+    pub node: String,
+    /// By what.
+    pub why: String,
+    /// How sure that is.
+    pub confidence: Confidence,
+}
+
+impl SlowNode {
+    /// Makes one.
+    pub fn new(node: impl Into<String>, why: impl Into<String>, confidence: Confidence) -> Self {
+        Self { node: node.into(), why: why.into(), confidence }
+    }
+}
+
+/// A measured figure of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct BandwidthRecord {
+    /// The collective, where it is known.
+    pub collective: Option<String>,
+    /// Bytes.
+    pub size: u64,
+    /// Bus bandwidth, GB/s.
+    pub busbw: f64,
+}
+
+impl BandwidthRecord {
+    /// Makes one.
+    pub fn new(collective: Option<String>, size: u64, busbw: f64) -> Self {
+        Self { collective, size, busbw }
+    }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl JobRecord {
+    /// Makes the record of a job of which nothing is known but its end.
+    pub fn new(job: impl Into<String>, at: Timestamp, outcome: JobPhase) -> Self {
+        Self {
+            job: job.into(),
+            attempt: 0,
+            name: String::new(),
+            at,
+            nodes: Vec::new(),
+            gpus: None,
+            fabric: None,
+            outcome,
+            cause: None,
+            slow: Vec::new(),
+            bandwidth: Vec::new(),
+        }
+    }
+
+    /// Makes the record of a job from its description and the answer to why it ended so; none for one that has not ended. `now`
+    /// is its time where the cluster does not say when it ended.
+    pub fn of(detail: &JobDetail, why: Option<&Why>, now: Timestamp) -> Option<Self> {
+        let summary = &detail.summary;
+        if !summary.phase.is_terminal() {
+            return None;
+        }
+        let mut record = Self::new(summary.handle.to_string(), summary.ended.unwrap_or(now), summary.phase);
+        record.name.clone_from(&summary.name);
+        record.attempt = detail.replicas.iter().map(|replica| replica.restarts).max().unwrap_or(0);
+        let mut nodes: Vec<&String> =
+            detail.replicas.iter().filter_map(|replica| replica.node.as_ref()).collect();
+        nodes.sort();
+        nodes.dedup();
+        record.nodes =
+            nodes.into_iter().filter(|node| is_node_name(node)).take(MOST_NODES).cloned().collect();
+        let cause = why.and_then(|why| why.cause.as_ref()).filter(|_| summary.phase != JobPhase::Succeeded);
+        record.cause = cause.map(|cause| CauseRecord::of(cause, detail));
+        Some(record)
+    }
+
+    /// Returns whether it is about the same run of the same job.
+    pub fn is_of_same_run(&self, other: &Self) -> bool {
+        (&self.job, self.attempt) == (&other.job, other.attempt)
+    }
+
+    /// Takes over what an earlier record of the same run knew and this one does not.
+    #[must_use]
+    pub fn over(mut self, earlier: &Self) -> Self {
+        if self.nodes.is_empty() {
+            self.nodes.clone_from(&earlier.nodes);
+        }
+        if self.cause.is_none() && self.outcome == earlier.outcome {
+            self.cause.clone_from(&earlier.cause);
+        }
+        if self.slow.is_empty() {
+            self.slow.clone_from(&earlier.slow);
+        }
+        if self.bandwidth.is_empty() {
+            self.bandwidth.clone_from(&earlier.bandwidth);
+        }
+        self.gpus = self.gpus.or(earlier.gpus);
+        self.fabric = self.fabric.or_else(|| earlier.fabric.clone());
+        self
+    }
+}
+
+impl CauseRecord {
+    /// Makes the record of a cause, whose nodes get the names that the cluster has for them.
+    pub fn of(cause: &Cause, detail: &JobDetail) -> Self {
+        let mut nodes: Vec<String> =
+            cause.nodes.iter().filter_map(|name| cluster_node(name, detail)).collect();
+        if nodes.is_empty() && cause.nodes.is_empty() {
+            nodes = node_of_ranks(&cause.ranks, detail);
+        }
+        if nodes.is_empty() && cause.nodes.is_empty() {
+            nodes.extend(cause.evidence.first().and_then(|line| node_of_source(&line.source, detail)));
+        }
+        nodes.sort();
+        nodes.dedup();
+        let fault = Fault::of(cause);
+        // Such a line proves the node, though not which of its ranks failed.
+        let is_proof = fault == Some(Fault::Hardware) && nodes.len() == 1;
+        let confidence = if is_proof { cause.confidence.max(Confidence::Medium) } else { cause.confidence };
+        Self {
+            class: cause.class.as_str().to_owned(),
+            code: cause.code.clone(),
+            fault,
+            nodes,
+            what: weftrun_core::mask::mask(&cause.what).chars().take(LONGEST_TEXT).collect(),
+            confidence,
+        }
+    }
+}
+
+/// Returns the cluster's name of a host that a log names: the node itself, the node of the pod, or the node with this first
+/// label. A name that fits no node of the job, or several, is none: nobody is blamed for it.
+fn cluster_node(name: &str, detail: &JobDetail) -> Option<String> {
+    let replicas = || detail.replicas.iter().filter_map(|replica| Some((replica, replica.node.as_deref()?)));
+    let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let by = |fits: &dyn Fn(&str, &str) -> bool| {
+        let mut found: Vec<&str> =
+            replicas().filter(|(replica, node)| fits(&replica.name, node)).map(|(_, node)| node).collect();
+        found.sort_unstable();
+        found.dedup();
+        match found.as_slice() {
+            [one] if is_node_name(one) => Some((*one).to_owned()),
+            _ => None,
+        }
+    };
+    by(&|_, node| node == name)
+        .or_else(|| by(&|replica, _| replica == name))
+        .or_else(|| by(&|_, node| label(node) == label(name)))
+}
+
+/// Returns the node of the replica that wrote a line: a source is named as its replica, or of Slurm by the number of the node
+/// among those of the job.
+fn node_of_source(source: &str, detail: &JobDetail) -> Option<String> {
+    let wrote = |name: &str| {
+        let rest = source.strip_prefix(name).filter(|_| !name.is_empty());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
+    };
+    let mut named = detail.replicas.iter().filter(|replica| wrote(&replica.name));
+    let replica = match (named.next(), named.next()) {
+        (Some(replica), None) => replica,
+        _ => {
+            let number: usize = source.strip_prefix("node")?.parse().ok()?;
+            let is_in_order = |(at, replica): (usize, &ReplicaStatus)| replica.index as usize == at;
+            detail.replicas.get(number).filter(|_| detail.replicas.iter().enumerate().all(is_in_order))?
+        }
+    };
+    replica.node.clone().filter(|node| is_node_name(node))
+}
+
+/// Returns the node of ranks of which no log names a host: the only one of the job, or that of the replica that the cluster says
+/// the rank failed in.
+fn node_of_ranks(ranks: &[u32], detail: &JobDetail) -> Vec<String> {
+    if ranks.is_empty() {
+        return Vec::new();
+    }
+    let of = |replica: &&ReplicaStatus| replica.failed_rank.is_some_and(|rank| ranks.contains(&rank));
+    let nodes = |all: bool| {
+        let chosen = detail.replicas.iter().filter(|replica| all || of(replica));
+        let mut nodes: Vec<String> = chosen.filter_map(|replica| replica.node.clone()).collect();
+        nodes.sort();
+        nodes.dedup();
+        nodes.retain(|node| is_node_name(node));
+        nodes
+    };
+    let all = nodes(true);
+    if all.len() == 1 { all } else { nodes(false) }
+}

@@ -1,0 +1,145 @@
+use std::process::Command;
+
+use weftrun_core::Confidence;
+use weftrun_core::job::JobPhase;
+use weftrun_diagnose::nodes::{Judgement, SlowNode};
+
+use super::*;
+
+fn history(folder: &Path) -> JobHistory {
+    JobHistory { path: folder.join("history/pc.jsonl"), shared: false }
+}
+
+fn record(number: u32) -> JobRecord {
+    let at = weftrun_backends::clock::now();
+    let mut record = JobRecord::new(format!("slurm://pc/{number}"), at, JobPhase::Succeeded);
+    record.nodes = vec!["a".to_owned(), format!("n{}", number % 7)];
+    record
+}
+
+fn slow(number: u32, node: &str) -> JobRecord {
+    let mut record = record(number);
+    record.slow.push(SlowNode::new(node, "slow in a pair", Confidence::High));
+    record
+}
+
+#[test]
+fn a_job_that_is_written_twice_is_one_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = history(folder.path());
+    let known = slow(1, "a");
+    history.append(&known).unwrap();
+    // A later look knows less, and takes nothing away.
+    history.append(&record(1)).unwrap();
+    let lines = std::fs::read_to_string(history.path()).unwrap();
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    let mut more = record(1);
+    more.fabric = Some("efa".to_owned());
+    history.append(&more).unwrap();
+    let past = history.read().unwrap();
+    assert_eq!((past.records.len(), past.unread), (1, 0));
+    assert_eq!((past.records[0].slow.len(), past.records[0].fabric.as_deref()), (1, Some("efa")));
+}
+
+#[test]
+fn damaged_and_hostile_lines_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = history(folder.path());
+    history.append(&record(1)).unwrap();
+    let mut text = std::fs::read_to_string(history.path()).unwrap();
+    let hostile =
+        text.replace("slurm://pc/1", "slurm://pc/2").replace("\"a\"", "\"\\u001b]0;x\\u0007\",\"b c\"");
+    text.push_str(&hostile);
+    // A process was killed within a line.
+    text.push_str("no record\n{\"job\":\"slurm://pc/3\",\"at");
+    std::fs::write(history.path(), &text).unwrap();
+    let past = history.read().unwrap();
+    assert_eq!((past.records.len(), past.unread), (2, 1));
+    assert_eq!(past.records[1].nodes, ["n1"]);
+    history.append(&record(4)).unwrap();
+    let past = history.read().unwrap();
+    assert_eq!((past.records.len(), past.unread), (3, 2), "the next line begins on its own");
+}
+
+/// What is folded loses nothing that a judgement needs.
+#[test]
+fn a_file_that_is_made_shorter_judges_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = history(folder.path());
+    for number in 0..200 {
+        let bad = number == 3 || number == 150;
+        history.append(&if bad { slow(number, "n3") } else { record(number) }).unwrap();
+    }
+    let before = history.nodes().unwrap();
+    assert_eq!((before[0].node.as_str(), before[0].judgement), ("n3", Judgement::Suspect));
+    let length = std::fs::metadata(history.path()).unwrap().len();
+    history.shorten(&history.lock().unwrap(), length / 4, weftrun_backends::clock::now()).unwrap();
+    let shorter = std::fs::metadata(history.path()).unwrap().len();
+    assert!(shorter < length / 2, "{shorter} of {length}");
+    let after = history.nodes().unwrap();
+    let of = |nodes: &[NodeReport]| -> Vec<(String, u32, Judgement, usize)> {
+        nodes.iter().map(|node| (node.node.clone(), node.runs, node.judgement, node.events.len())).collect()
+    };
+    assert_eq!(of(&before), of(&after));
+    history.append(&record(500)).unwrap();
+    assert_eq!(history.nodes().unwrap().iter().find(|node| node.node == "a").unwrap().runs, 201);
+}
+
+#[test]
+fn a_node_that_was_repaired_is_clear_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = history(folder.path());
+    [slow(1, "n3"), slow(2, "n3"), slow(3, "a")].iter().for_each(|record| history.append(record).unwrap());
+    assert_eq!(history.suspects().unwrap()[0].node, "n3");
+    assert_eq!(history.forget_node("n3").unwrap(), 2);
+    assert!(history.suspects().unwrap().is_empty());
+    assert!(history.forget().unwrap() && !history.forget().unwrap());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("history"), "a file").unwrap();
+    let error = history(folder.path()).append(&record(1)).unwrap_err();
+    assert!(error.message().contains("history"), "{error}");
+    // Not a regular file.
+    let full = JobHistory { path: PathBuf::from("/dev/full"), shared: true };
+    assert!(full.append(&record(1)).is_err());
+}
+
+const WRITER: &str = "WEFTRUN_TEST_HISTORY";
+const LINES: u32 = 150;
+
+/// Writes to the history that the variable names: the other process of the test below.
+#[test]
+fn writer() {
+    let Ok(named) = std::env::var(WRITER) else { return };
+    let (folder, first) = named.rsplit_once(':').unwrap();
+    let (history, first): (_, u32) = (history(Path::new(folder)), first.parse().unwrap());
+    for number in first..first + LINES {
+        history.append(&record(number)).unwrap();
+        if number % 50 == 0 {
+            history.shorten(&history.lock().unwrap(), 8 << 10, weftrun_backends::clock::now()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn processes_that_write_one_history_lose_no_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let this = std::env::current_exe().unwrap();
+    let start = |first: u32| {
+        let mut command = Command::new(&this);
+        command.args(["--exact", "job_history::tests::writer"]).stdout(std::process::Stdio::null());
+        command.env(WRITER, format!("{}:{first}", folder.path().display())).spawn().unwrap()
+    };
+    let children: Vec<_> = [1000, 2000, 3000].map(start).into();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let history = history(folder.path());
+    let past = history.read().unwrap();
+    assert_eq!(past.unread, 0);
+    let nodes = history.nodes().unwrap();
+    assert_eq!(nodes.iter().find(|node| node.node == "a").unwrap().runs, 3 * LINES);
+}
