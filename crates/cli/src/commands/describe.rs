@@ -73,6 +73,8 @@ fn times(job: &JobSummary, now: Timestamp) -> Vec<(&'static str, String)> {
     times
 }
 
+/// The role of the replicas that are tasks of a job of many.
+const TASK: &str = "task";
 /// Number of replicas up to which all are printed.
 const ALL: usize = 64;
 /// Largest number of replicas that are printed of more, because their state is not that of most.
@@ -120,12 +122,12 @@ fn text(detail: &JobDetail, wide: bool) -> String {
     for replica in shown {
         let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
         let node = printable(replica.node.as_deref().unwrap_or("-"));
-        text.push_str(&format!(
-            "  {:<24} {:<10} node {node}{exit} {}\n",
-            printable(&replica.name),
-            replica.phase,
-            printable(&replica.reason)
-        ));
+        let (name, reason) = (printable(&replica.name), printable(&replica.reason));
+        let about =
+            if replica.role == TASK { printable(&replica.values) } else { format!("node {node}").into() };
+        let line = format!("  {name:<24} {:<10} {about}{exit} {reason}", replica.phase);
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     text
 }

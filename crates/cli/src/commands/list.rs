@@ -39,6 +39,9 @@ pub struct ListArgs {
     /// Maximum number of jobs, newest first
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Each task of a set of jobs on a line of its own
+    #[arg(long)]
+    pub all_tasks: bool,
     /// Jobs of every configured target, and of the default one
     #[arg(short = 'A', long, conflicts_with = "backend")]
     pub all_targets: bool,
@@ -58,6 +61,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let mut filter = JobFilter::all();
     let ended = args.all || args.phase.iter().any(|phase| phase.is_terminal());
     (filter.ended, filter.foreign, filter.mine) = (ended, args.foreign, args.mine);
+    filter.tasks = args.all_tasks;
     filter.labels.extend(args.label.iter().cloned());
     if args.watch {
         return context.block_on(watch(context, &client, &targets, &filter, &args.phase));

@@ -209,7 +209,14 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
                 context.out.say(format!(
                     "continuing with this job, which {state}; `weftrun submit --again` submits another one"
                 ));
-                return Ok(Some(job));
+                let rest = planned.planned().spec.tasks().is_some();
+                // Some of its tasks may not have been submitted.
+                return if rest {
+                    let (job, _) = follow::submit(context, &planned.continuing(&record)).await?;
+                    Ok(Some(job))
+                } else {
+                    Ok(Some(job))
+                };
             }
             client.delivered(&handle)?;
             return Ok(None);

@@ -21,6 +21,10 @@ pub struct PlannedJob {
     pub facts: ClusterFacts,
     /// The id this submission carries into the cluster.
     pub submission: SubmissionId,
+    /// The submissions that must have ended before it starts, on a backend with
+    /// [dependencies](crate::backend::Capability::dependencies): earlier tasks of the same job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follows: Vec<SubmissionId>,
 }
 
 impl PlannedJob {
@@ -32,6 +36,6 @@ impl PlannedJob {
         facts: ClusterFacts,
         submission: SubmissionId,
     ) -> Self {
-        Self { spec, plan, profile, facts, submission }
+        Self { spec, plan, profile, facts, submission, follows: Vec::new() }
     }
 }

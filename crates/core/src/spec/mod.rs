@@ -9,6 +9,7 @@ mod masked;
 mod origins;
 mod role;
 mod runtime;
+mod tasks;
 mod validate;
 mod volume;
 
@@ -20,6 +21,7 @@ pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use role::{Role, RoleKind};
 pub use runtime::{is_runtime, runtimes_in};
+pub use tasks::{MAX_TASKS, Parameter, Piece, TASK_VARIABLE, TASKS_VARIABLE, Tasks};
 pub use validate::{SHM_OVER_MEMORY, nul_paths};
 
 use std::collections::BTreeMap;
@@ -67,6 +69,18 @@ pub struct JobSpec {
     #[serde(with = "crate::text::duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub time_limit: Option<Duration>,
+    /// The jobs that must have ended before it starts: a handle or a name, with `afterany:` before it whatever their result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// The numbers of its tasks, as `sbatch --array` reads them; none for a job of one task, and for a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<String>,
+    /// The parameters whose values the tasks have, each combination one task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<Parameter>,
+    /// Largest number of tasks that run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
     /// Labels on what is submitted.
     pub labels: BTreeMap<String, String>,
     /// Annotations on every pod.
@@ -205,7 +219,7 @@ impl fmt::Debug for JobSpec {
         }
         shown! {
             name image launch roles code env secrets volumes workdir fabric profile queue priority
-            restart time_limit labels annotations
+            restart time_limit after array sweep parallel labels annotations
         }
     }
 }

@@ -39,7 +39,7 @@ pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
 pub use job::JobReport;
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, PortReport, WaitReport};
-pub use plan::{ImportReport, PlanReport, RenderReport};
+pub use plan::{ImportReport, PlanReport, RenderReport, TasksShape};
 pub use site::{
     AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport,
     ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
