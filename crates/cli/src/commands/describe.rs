@@ -121,11 +121,14 @@ fn text(detail: &JobDetail, wide: bool) -> String {
     };
     for replica in shown {
         let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
-        let node = printable(replica.node.as_deref().unwrap_or("-"));
         let (name, reason) = (printable(&replica.name), printable(&replica.reason));
-        let about =
-            if replica.role == TASK { printable(&replica.values) } else { format!("node {node}").into() };
-        let line = format!("  {name:<24} {:<10} {about}{exit} {reason}", replica.phase);
+        let node = match &replica.node {
+            None if replica.role == TASK => String::new(),
+            node => format!(" node {}", printable(node.as_deref().unwrap_or("-"))),
+        };
+        let values = printable(&replica.values);
+        let about = format!("{values}{node}{exit} {reason}");
+        let line = format!("  {name:<24} {:<10} {}", replica.phase, about.trim_start());
         text.push_str(line.trim_end());
         text.push('\n');
     }

@@ -147,12 +147,24 @@ async fn of_target(
         context.out.stderr(&clean_text(&note(&record, &outcome)));
         match outcome {
             Outcome::Absent => client.forget(&record.submission)?,
+            // The same command continues with it.
+            Outcome::Found(handle) if lacks_tasks(client, &handle).await => context.out.stderr(
+                "note: not all of its tasks were submitted: the same `submit` command submits the rest",
+            ),
             // On a full disk, the next submission of the job tells its handle once more.
             Outcome::Found(handle) => drop(client.delivered(&handle)),
             _ => {}
         }
     }
     client.list_on(target, filter).await
+}
+
+/// Returns whether the cluster does not have all tasks of a job of many.
+async fn lacks_tasks(client: &Client, handle: &JobHandle) -> bool {
+    let described = async { client.attach(handle).await?.describe().await };
+    let Some(tasks) = described.await.ok().and_then(|detail| detail.summary.tasks) else { return false };
+    let known = tasks.phases.values().fold(0, |sum: u32, count| sum.saturating_add(*count));
+    tasks.total.is_some_and(|total| known < total)
 }
 
 /// Prints the jobs of the targets, and each again when its line changes.

@@ -20,5 +20,6 @@ mod refused;
 mod run;
 mod signals;
 mod speed;
+mod tasks;
 mod verbs;
 mod verify;
