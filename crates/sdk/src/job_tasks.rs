@@ -52,6 +52,8 @@ impl Job {
     /// Diagnoses the first task that failed, else the first that runs, and names all that failed; none for a job of one task, and
     /// where no task has failed or runs.
     pub(crate) async fn why_of_tasks(&self, detail: &JobDetail) -> Option<Why> {
+        // One task of an array is described as such, too.
+        detail.summary.tasks.as_ref()?;
         let of = |phase: JobPhase| {
             detail.replicas.iter().filter(move |replica| replica.role == TASK && replica.phase == phase)
         };

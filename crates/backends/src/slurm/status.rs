@@ -2,6 +2,7 @@
 
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
 
+use super::ids::JobId;
 use super::records::{Job, Shown};
 use super::{nodelist, state};
 
@@ -27,7 +28,8 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
         summary.fabric = marker.fabric;
         summary.labels.clone_from(&marker.labels);
     }
-    summary.tasks = tasks(rows);
+    let is_task = JobId::of(&summary.handle).is_ok_and(|id| id.task.is_some());
+    summary.tasks = tasks(rows).filter(|_| !is_task);
     if rows.len() > 1 {
         summary.reason = counted(rows, phase, &summary.reason);
     }

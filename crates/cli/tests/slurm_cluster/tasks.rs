@@ -23,7 +23,7 @@ fn a_sweep_is_one_bounded_array() {
         &format!(
             "name = \"sweep\"\nlaunch = \"per-node\"\nparallel = 2\n\
              command = [\"sh\", \"-c\", \"mkdir -p {own}; mkdir {own}/runs-{{task}}; ls -d {own}/runs-* | wc -l >> {own}/at-once; \
-             echo lr={{lr}} seed=$WEFTRUN_SWEEP_SEED task=$WEFTRUN_TASK of $WEFTRUN_TASKS; sleep 3; rmdir {own}/runs-{{task}}; test {{task}} != 3\"]\n\
+             echo lr=$1 seed=$WEFTRUN_SWEEP_SEED task=$WEFTRUN_TASK of $WEFTRUN_TASKS; sleep 3; rmdir {own}/runs-{{task}}; test {{task}} != 3\", \"x\", \"{{lr}}\"]\n\
              [sweep]\nlr = [1e-3, \"it's $HOME\", 0.5]\nseed = [1, 2]\n"
         ),
     );
