@@ -65,13 +65,14 @@ fn a_sweep_is_one_job_with_one_handle() {
     crate::cluster::poll("the set is gone", gone);
 }
 
-/// A client that is killed in the middle of a submission: the same command submits the rest, and no task twice.
+/// A client that is killed in the middle of a submission: the same command submits the rest, and no task twice, also where
+/// those before have failed meanwhile.
 #[test]
 fn a_submission_of_a_set_that_is_killed_is_continued() {
     let Some(cluster) = cluster() else { return };
     let shell = Shell::of(cluster, "researcher");
     let name = name("cli-cut");
-    shell.write("sweep.toml", &sweep(&name, "1, 2, 3, 4, 5, 6, 7, 8").replace("test {{task}} != 1", "true"));
+    shell.write("sweep.toml", &sweep(&name, "1, 2, 3, 4, 5, 6, 7, 8").replace("test {task} != 1", "false"));
     let mut command = shell.command(&shell.binary, &["submit", "-b", "kubeflow", "sweep.toml"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let ends = Instant::now() + Duration::from_mins(1);
@@ -81,6 +82,7 @@ fn a_submission_of_a_set_that_is_killed_is_continued() {
     child.kill().unwrap();
     child.wait().unwrap();
     let before = tasks_of(&shell, &name).len();
+    std::thread::sleep(Duration::from_secs(5));
     let again = shell.weftrun(&["submit", "-b", "kubeflow", "sweep.toml"]);
     assert_eq!(again.code, 0, "{}", again.stderr);
     eprintln!("{before} of 8 tasks were submitted before the kill");

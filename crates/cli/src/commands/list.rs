@@ -162,9 +162,8 @@ async fn of_target(
 /// Returns whether the cluster does not have all tasks of a job of many.
 async fn lacks_tasks(client: &Client, handle: &JobHandle) -> bool {
     let described = async { client.attach(handle).await?.describe().await };
-    let Some(tasks) = described.await.ok().and_then(|detail| detail.summary.tasks) else { return false };
-    let known = tasks.phases.values().fold(0, |sum: u32, count| sum.saturating_add(*count));
-    tasks.total.is_some_and(|total| known < total)
+    let tasks = described.await.ok().and_then(|detail| detail.summary.tasks);
+    tasks.is_some_and(|tasks| tasks.missing() > 0)
 }
 
 /// Prints the jobs of the targets, and each again when its line changes.

@@ -56,6 +56,13 @@ impl TaskCounts {
         counts
     }
 
+    /// Returns how many tasks the cluster does not have: they were not submitted, or were deleted. 0 where the total is
+    /// not known.
+    pub fn missing(&self) -> u32 {
+        let known = self.phases.values().fold(0_u32, |sum, count| sum.saturating_add(*count));
+        self.total.map_or(0, |total| total.saturating_sub(known))
+    }
+
     /// Adds tasks in a phase.
     pub fn add(&mut self, phase: JobPhase, count: u32) {
         let known = self.phases.entry(phase).or_default();
@@ -66,7 +73,6 @@ impl TaskCounts {
 /// Writes `3/20 running, 16 pending, 1 failed`.
 impl fmt::Display for TaskCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: u32 = self.phases.values().fold(0, |sum, count| sum.saturating_add(*count));
         let total = self.total.map(|total| format!("/{total}")).unwrap_or_default();
         let mut parts = ORDER.iter().filter_map(|phase| Some((phase, self.phases.get(phase)?)));
         match parts.next() {
@@ -74,8 +80,8 @@ impl fmt::Display for TaskCounts {
             None => write!(f, "0{total} known")?,
         }
         parts.try_for_each(|(phase, count)| write!(f, ", {count} {phase}"))?;
-        match self.total.and_then(|total| total.checked_sub(known)) {
-            Some(missing) if missing > 0 && known > 0 => write!(f, ", {missing} not in the cluster"),
+        match self.missing() {
+            missing if missing > 0 && !self.phases.is_empty() => write!(f, ", {missing} not in the cluster"),
             _ => Ok(()),
         }
     }
