@@ -221,8 +221,14 @@ impl Context {
         }
         let target = self.target(client)?;
         let backend = client.connect(&target).await?;
+        let is_named = |job: &JobSummary| job.name == text || job.handle.name() == text;
         let mut matches = backend.list(&JobFilter::all()).await?;
-        matches.retain(|job| job.name == text || job.handle.name() == text);
+        matches.retain(is_named);
+        if matches.is_empty() {
+            // A task of a set is not listed by itself.
+            matches = backend.list(&JobFilter::all().tasks(true)).await?;
+            matches.retain(is_named);
+        }
         let handle = choose(matches)?.map(|job| job.handle).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no job `{text}`"))
                 .with("target", &target.name)

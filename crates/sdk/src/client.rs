@@ -20,6 +20,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
 use crate::sightings::Sightings;
+use crate::task_sets::{TaskSets, in_scope};
 use crate::{Config, Job, JobHistory, Plan, files};
 use jiff::Timestamp;
 
@@ -182,7 +183,7 @@ impl Client {
         }
         let entry = self.inner.registry.get(&target.backend)?;
         let backend = on_runtime((entry.connect)(target.clone())).await?;
-        let backend: Arc<dyn Backend> = Arc::new(OnRuntime(backend));
+        let backend: Arc<dyn Backend> = Arc::new(OnRuntime(Arc::new(TaskSets(backend))));
         Ok(cache().entry(key).or_insert(backend).clone())
     }
 
@@ -303,7 +304,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the handle's target is not configured here, or uses another backend.
     pub async fn attach(&self, handle: &JobHandle) -> Result<Job> {
-        let target = self.target(handle.target())?;
+        let target = in_scope(self.target(handle.target())?, handle);
         if target.backend != handle.backend() {
             let message = format!("target `{}` is of backend `{}`", target.name, target.backend);
             return Err(Error::new(ErrorKind::NotFound, message).with("handle", handle));
@@ -390,6 +391,15 @@ impl Client {
         for job in jobs.iter_mut().filter(|job| job.fabric.is_none()) {
             let record = self.inner.journal.find_among(&recent, &job.handle).ok().flatten();
             job.fabric = record.map(|record| record.plan.fabric);
+        }
+        // An array's own list does not say how many tasks it had.
+        for (handle, total) in
+            jobs.iter_mut().filter_map(|job| Some((&job.handle, &mut job.tasks.as_mut()?.total)))
+        {
+            if total.is_none() {
+                let record = self.inner.journal.find_among(&recent, handle).ok().flatten();
+                *total = record.and_then(|record| Some(record.spec?.tasks()?.count()));
+            }
         }
         Ok(jobs)
     }

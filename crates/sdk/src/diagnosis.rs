@@ -122,6 +122,9 @@ impl Job {
 
     /// Diagnoses a job like [`Job::why`], from a description that is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
+        if let Some(why) = self.why_of_tasks(detail).await {
+            return why;
+        }
         let (options, chosen) = self.telling_logs(detail);
         let ReadLogs { map, unread, last } = self.read_logs(options).await;
         let Diagnosis { mut why, verdict, .. } =

@@ -66,6 +66,15 @@ impl Job {
         self.record.as_ref()?.attempt.as_ref()
     }
 
+    /// Returns a task of it, whose handle is known.
+    pub(crate) fn with_handle(&self, handle: JobHandle, task: u32) -> Self {
+        let record = self.record.clone().map(|mut record| {
+            record.spec = record.spec.map(|spec| spec.task(task));
+            record
+        });
+        Self { handle, record, ..self.clone() }
+    }
+
     /// Returns its handle, which identifies it in scripts and other processes.
     pub fn handle(&self) -> &JobHandle {
         &self.handle
@@ -110,6 +119,7 @@ impl Job {
         if let Some(content) = code.filter(|_| detail.facts.iter().all(|(key, _)| key != "code")) {
             detail.facts.push(("code".to_owned(), content.line()));
         }
+        self.add_values(&mut detail);
         Ok(detail)
     }
 

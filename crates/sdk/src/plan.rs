@@ -195,6 +195,15 @@ impl Plan {
         Self { client, ..self.clone() }
     }
 
+    /// Returns the plan as a continuation of an earlier submission of the same job that was interrupted: submitting it creates what
+    /// the cluster does not have of it, such as the rest of a job of many tasks.
+    #[must_use]
+    pub fn continuing(&self, earlier: &Record) -> Self {
+        let mut plan = self.clone();
+        plan.planned.submission = earlier.submission.clone();
+        plan
+    }
+
     /// Returns an earlier submission of the same job to the same target that was interrupted, because the answer was
     /// lost or the process was killed, with its outcome. [`Outcome::Found`] also means a job whose handle nobody has seen
     /// ([`Client::delivered`]). The cluster is queried only if the journal has a record without an outcome. Submissions that

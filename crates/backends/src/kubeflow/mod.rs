@@ -39,8 +39,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob, PortConnection,
-    Rendered, Scope, TargetConfig,
+    Arrays, Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob,
+    PortConnection, Rendered, Scope, TargetConfig,
 };
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
@@ -101,6 +101,7 @@ impl Backend for Kubeflow {
             replica_logs: true,
             restarts: true,
             labels: true,
+            arrays: Arrays::Jobs,
             time_limit: true,
             // `NAME-worker-NNN` must be a DNS label of 63 characters.
             max_name: 52,

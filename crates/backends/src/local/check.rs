@@ -24,6 +24,9 @@ impl Store {
                         supervisor when the program ends";
             findings.push(Finding::warning("LOCAL-ATTACHED", text));
         }
+        for error in list.after.iter().filter_map(|dependency| self.met(dependency).err()) {
+            findings.push(Finding::error("LOCAL-AFTER", error.to_string()).fix(error.hints().join("; ")));
+        }
         if let Err(taken) = self.refuse_taken_name(list) {
             let finding = Finding::error("LOCAL-NAME", taken.to_string());
             findings.push(finding.fix(taken.hints().join("; ")));

@@ -42,6 +42,9 @@ pub struct ProcessList {
     /// Differences between the job's request and what this backend does, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The jobs that must have ended before its processes start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<Dependency>,
     /// Variables that must be set in the submitter's environment, since this machine has no secret store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -54,6 +57,16 @@ pub struct ProcessList {
     /// The processes, by node and rank.
     #[serde(rename = "process")]
     pub processes: Vec<Process>,
+}
+
+/// A job of this target that must have ended first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Dependency {
+    /// Its handle or name, or its submission.
+    pub job: String,
+    /// Whether it must have succeeded.
+    pub succeeded: bool,
 }
 
 /// One process the supervisor starts.

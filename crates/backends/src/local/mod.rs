@@ -1,6 +1,7 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
+mod after;
 mod check;
 mod config;
 mod discover;
@@ -26,7 +27,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use tokio::process::Command;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, PortConnection,
+    Arrays, Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, PortConnection,
     Rendered, Scope, TargetConfig,
 };
 use weftrun_core::fabric::evidence::Form;
@@ -38,7 +39,7 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use config::Config;
-pub use document::{Process, ProcessList};
+pub use document::{Dependency, Process, ProcessList};
 use store::Store;
 pub use supervisor::supervise;
 
@@ -100,6 +101,8 @@ impl Backend for Local {
             log_offsets: true,
             restarts: true,
             labels: true,
+            arrays: Arrays::Jobs,
+            dependencies: true,
             own_jobs: true,
             time_limit: true,
             max_name: 63,

@@ -10,6 +10,7 @@ use weftrun_core::fabric::{Change, Op, PROFILER_RULE};
 use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::after::dependencies;
 use super::config::Config;
 use super::document::{MASTER_PORT, Process, ProcessList, is_plain};
 
@@ -163,6 +164,7 @@ impl<'a> Renderer<'a> {
             workdir: spec.workdir.clone(),
             labels: spec.labels.clone(),
             notes: self.notes,
+            after: dependencies(self.job)?,
             secrets: spec.secrets.iter().map(|secret| secret.env.clone()).collect(),
             env: spec.env.iter().map(|var| (var.name.clone(), var.value.clone())).collect(),
             code: spec.code.clone(),

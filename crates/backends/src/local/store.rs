@@ -153,12 +153,16 @@ impl Store {
 
     /// Returns the job of a handle: the newest of its name, or exactly the one with its uid.
     pub fn get(&self, handle: &JobHandle) -> Result<Job> {
+        self.among(&self.all()?, handle)
+    }
+
+    fn among(&self, all: &[Job], handle: &JobHandle) -> Result<Job> {
         refusals::other_target(handle, NAME, &self.target)?;
         let fits = |job: &Job| {
             job.handle.name() == handle.name()
                 && handle.uid().is_none_or(|uid| job.submission.starts_with(uid))
         };
-        self.all()?.into_iter().find(fits).ok_or_else(|| refusals::no_job(handle))
+        all.iter().find(|job| fits(job)).cloned().ok_or_else(|| refusals::no_job(handle))
     }
 
     /// Returns a job's process list.
@@ -180,7 +184,8 @@ impl Store {
         if filter.handles.is_empty() {
             self.all()
         } else {
-            filter.handles.iter().map(|h| self.get(h)).collect()
+            let all = self.all()?;
+            filter.handles.iter().map(|handle| self.among(&all, handle)).collect()
         }
     }
 
@@ -207,7 +212,8 @@ impl Store {
         let jobs = if first || filter.handles.is_empty() {
             self.chosen(filter)?
         } else {
-            filter.handles.iter().filter_map(|handle| self.get(handle).ok()).collect()
+            let all = self.all()?;
+            filter.handles.iter().filter_map(|handle| self.among(&all, handle).ok()).collect()
         };
         let mut looks = Vec::new();
         for job in jobs {

@@ -112,6 +112,7 @@ impl Store {
             .tempdir_in(self.jobs());
         let new = new.map_err(|e| error::file("make the job's folder", &self.jobs(), e))?;
         let draft = Folder::new(new.path());
+        let list = &self.resolved(list)?;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let origin = Origin::of(list, folder, !self.detaches());
         folder::write_new(&draft.of(folder::JOB), list.to_toml()?.as_bytes())?;

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob, PortConnection,
-    Rendered, Scope, TargetConfig,
+    Arrays, Backend, Capability, ClusterFacts, ExecRequest, ExecSink, FoundTarget, PlannedJob,
+    PortConnection, Rendered, Scope, TargetConfig,
 };
 use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
@@ -105,6 +105,8 @@ impl Backend for Slurm {
             containers: true,
             mpi: true,
             labels: true,
+            arrays: Arrays::Native,
+            dependencies: true,
             own_jobs: true,
             exec: !self.client.access.is_rest(),
             ports: !self.client.access.is_rest(),
@@ -127,6 +129,7 @@ impl Backend for Slurm {
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        render::refuse_other_target(&job.spec, &self.client.target)?;
         render::render(&self.client.settings, job)
     }
 

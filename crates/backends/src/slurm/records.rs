@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::log::clean_text;
+use weftrun_core::spec::Tasks;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ids::JobId;
@@ -68,6 +69,23 @@ pub struct Job {
     pub name: String,
     /// Exit code, if the source has it.
     pub exit_code: Option<i32>,
+}
+
+impl Job {
+    /// Returns the list of the tasks that a row of an array's pending part stands for.
+    fn pending_tasks(&self) -> Option<&str> {
+        self.printed.split_once("_[")?.1.strip_suffix(']')
+    }
+
+    /// Returns whether it is a part of an array.
+    pub fn is_of_array(&self) -> bool {
+        self.task.is_some() || self.pending_tasks().is_some()
+    }
+
+    /// Returns how many tasks the row stands for.
+    pub fn tasks(&self) -> u32 {
+        self.pending_tasks().and_then(Tasks::parse).map_or(1, |tasks| tasks.count())
+    }
 }
 
 /// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`, for several components `:ROLE,ROLE`, and for a

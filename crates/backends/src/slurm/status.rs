@@ -1,13 +1,14 @@
 //! Converts Slurm's rows to a job's summary.
 
-use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
 
+use super::ids::JobId;
 use super::records::{Job, Shown};
 use super::{nodelist, state};
 
 /// Returns the summary of one job from all its rows (tasks of an array, components of a heterogeneous job).
 pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSummary {
-    let phase = whole_phase(rows);
+    let phase = JobPhase::of_many(rows.iter().map(|job| job.phase()));
     let mut summary = JobSummary::new(handle, phase);
     let Some(first) = rows.iter().min_by_key(|job| (job.component, job.task)) else { return summary };
     let decisive = rows.iter().find(|job| job.phase() == phase).unwrap_or(first);
@@ -27,6 +28,8 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
         summary.fabric = marker.fabric;
         summary.labels.clone_from(&marker.labels);
     }
+    let is_task = JobId::of(&summary.handle).is_ok_and(|id| id.task.is_some());
+    summary.tasks = tasks(rows).filter(|_| !is_task);
     if rows.len() > 1 {
         summary.reason = counted(rows, phase, &summary.reason);
     }
@@ -52,33 +55,24 @@ fn exit_code(phase: JobPhase, row: &Job, shown: Option<&Shown>) -> Option<i32> {
     }
 }
 
-/// Returns one phase for many rows: active rows decide first, then failed ones.
-fn whole_phase(rows: &[&Job]) -> JobPhase {
-    const ORDER: [JobPhase; 10] = [
-        JobPhase::Running,
-        JobPhase::Starting,
-        JobPhase::Stopping,
-        JobPhase::Restarting,
-        JobPhase::Pending,
-        JobPhase::Suspended,
-        JobPhase::Unknown,
-        JobPhase::Failed,
-        JobPhase::Cancelled,
-        JobPhase::Succeeded,
-    ];
-    let phases: Vec<JobPhase> = rows.iter().map(|job| job.phase()).collect();
-    ORDER.into_iter().find(|phase| phases.contains(phase)).unwrap_or(JobPhase::Unknown)
+/// Returns the tasks of an array by phase; none for other jobs. How many tasks the array had is not in the rows: slurmctld
+/// forgets those that ended.
+fn tasks(rows: &[&Job]) -> Option<TaskCounts> {
+    rows.iter().any(|job| job.is_of_array()).then_some(())?;
+    let mut counts = TaskCounts::default();
+    rows.iter().for_each(|job| counts.add(job.phase(), job.tasks()));
+    Some(counts)
 }
 
 /// Counts the states of many rows, and says how some of those in the phase of the whole came to it.
 fn counted(rows: &[&Job], phase: JobPhase, reason: &str) -> String {
     const MOST: usize = 4;
-    let mut counts: Vec<(&str, usize)> = Vec::new();
+    let mut counts: Vec<(&str, u32)> = Vec::new();
     for job in rows {
         let word = job.state.split(' ').next().unwrap_or_default();
         match counts.iter_mut().find(|(known, _)| *known == word) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((word, 1)),
+            Some((_, count)) => *count = count.saturating_add(job.tasks()),
+            None => counts.push((word, job.tasks())),
         }
     }
     let parts: Vec<String> =

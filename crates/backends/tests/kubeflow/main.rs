@@ -40,5 +40,6 @@ mod refusing;
 mod replayed;
 mod shell;
 mod submit;
+mod tasks;
 mod verify;
 mod webhook;

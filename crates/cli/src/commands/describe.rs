@@ -77,6 +77,8 @@ fn times(job: &JobSummary, now: Timestamp) -> Vec<(&'static str, String)> {
     times
 }
 
+/// The role of the replicas that are tasks of a job of many.
+const TASK: &str = "task";
 /// Number of replicas up to which all are printed.
 const ALL: usize = 64;
 /// Largest number of replicas that are printed of more, because their state is not that of most.
@@ -123,13 +125,16 @@ fn text(detail: &JobDetail, wide: bool) -> String {
     };
     for replica in shown {
         let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
-        let node = printable(replica.node.as_deref().unwrap_or("-"));
-        text.push_str(&format!(
-            "  {:<24} {:<10} node {node}{exit} {}\n",
-            printable(&replica.name),
-            replica.phase,
-            printable(&replica.reason)
-        ));
+        let (name, reason) = (printable(&replica.name), printable(&replica.reason));
+        let node = match &replica.node {
+            None if replica.role == TASK => String::new(),
+            node => format!(" node {}", printable(node.as_deref().unwrap_or("-"))),
+        };
+        let values = printable(&replica.values);
+        let about = format!("{values}{node}{exit} {reason}");
+        let line = format!("  {name:<24} {:<10} {}", replica.phase, about.trim_start());
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     text
 }

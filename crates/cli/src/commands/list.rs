@@ -39,6 +39,9 @@ pub struct ListArgs {
     /// Maximum number of jobs, newest first
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Each task of a set of jobs on a line of its own
+    #[arg(long)]
+    pub all_tasks: bool,
     /// Jobs of every configured target, and of the default one
     #[arg(short = 'A', long, conflicts_with = "backend")]
     pub all_targets: bool,
@@ -58,6 +61,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let mut filter = JobFilter::all();
     let ended = args.all || args.phase.iter().any(|phase| phase.is_terminal());
     (filter.ended, filter.foreign, filter.mine) = (ended, args.foreign, args.mine);
+    filter.tasks = args.all_tasks;
     filter.labels.extend(args.label.iter().cloned());
     if args.watch {
         return context.block_on(watch(context, &client, &targets, &filter, &args.phase));
@@ -159,12 +163,23 @@ async fn of_target(
         context.out.stderr(&clean_text(&note(&record, &outcome)));
         match outcome {
             Outcome::Absent => client.forget(&record.submission)?,
+            // The same command continues with it.
+            Outcome::Found(handle) if lacks_tasks(client, &handle).await => context.out.stderr(
+                "note: not all of its tasks were submitted: the same `submit` command submits the rest",
+            ),
             // On a full disk, the next submission of the job tells its handle once more.
             Outcome::Found(handle) => drop(client.delivered(&handle)),
             _ => {}
         }
     }
     client.list_on(target, filter).await
+}
+
+/// Returns whether the cluster does not have all tasks of a job of many.
+async fn lacks_tasks(client: &Client, handle: &JobHandle) -> bool {
+    let described = async { client.attach(handle).await?.describe().await };
+    let tasks = described.await.ok().and_then(|detail| detail.summary.tasks);
+    tasks.is_some_and(|tasks| tasks.missing() > 0)
 }
 
 /// Prints the jobs of the targets, and each again when its line changes.

@@ -24,6 +24,9 @@ pub struct LogsArgs {
     /// Follow until the job ends
     #[arg(short, long)]
     pub follow: bool,
+    /// Print only this task of a job of many
+    #[arg(long, value_name = "N")]
+    pub task: Option<u32>,
     /// Print only these global ranks (0,8-15)
     #[arg(long, value_name = "RANKS")]
     pub rank: Option<String>,
@@ -89,7 +92,10 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
     let mut printer = LogPrinter::new(print).only(&ranges, args.grep.as_deref())?;
     let client = context.client()?;
     context.block_on(async {
-        let job = context.job(&client, &args.handle).await?;
+        let mut job = context.job(&client, &args.handle).await?;
+        if let Some(task) = args.task {
+            job = job.task(task).await?;
+        }
         if !options.roles.is_empty() {
             refuse_unknown(&options.roles, &job.describe().await?)?;
         }

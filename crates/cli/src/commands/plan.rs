@@ -8,7 +8,7 @@ use weftrun::core::fabric::{FABRIC_UNMET, FabricPlan};
 use weftrun::core::log::clean_text;
 use weftrun::core::request::Fabric;
 use weftrun::core::text::counted;
-use weftrun::report::PlanReport;
+use weftrun::report::{PlanReport, TasksShape};
 use weftrun::{ErrorKind, Finding, Plan, Result};
 
 use crate::context::Context;
@@ -66,6 +66,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         findings.extend(without(&context.noted(), &findings));
         let mut report = PlanReport::new(&spec.name, &fabric, &findings);
         report.code = spec.code_content();
+        report.tasks = TasksShape::of(&spec);
         context.out.value(&report)?;
     }
     checked?;
@@ -105,6 +106,17 @@ pub fn score(evidence: &[FabricEvidence]) -> Option<String> {
     Some(format!("{}: {}", site.name, Score::of(site, evidence)))
 }
 
+/// Returns how many tasks there are, and the values of the first.
+fn tasks_line(tasks: &TasksShape) -> String {
+    let mut line = format!("{} tasks, each like this", tasks.count);
+    line.extend(tasks.parallel.map(|most| format!(", at most {most} at once")));
+    if !tasks.first.is_empty() {
+        let more = usize::try_from(tasks.count).is_ok_and(|count| count > tasks.first.len());
+        line.push_str(&format!(": {}{}", tasks.first.join("; "), if more { "; …" } else { "" }));
+    }
+    line
+}
+
 /// Formats decisions of a plan as text: each setting, followed by its reason.
 pub fn text(plan: &Plan, fabric: &FabricPlan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
@@ -119,7 +131,7 @@ pub fn text(plan: &Plan, fabric: &FabricPlan) -> String {
     };
     let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
     let started = "ranks unknown (the command starts them)";
-    let ranks = match (spec.ranks(), spec.tasks()) {
+    let ranks = match (spec.ranks(), spec.processes_of_script()) {
         (Some(ranks), _) => number(ranks, "rank"),
         (None, Some(tasks)) => format!("{}, {started}", number(tasks, "task")),
         (None, None) => started.to_owned(),
@@ -131,6 +143,9 @@ pub fn text(plan: &Plan, fabric: &FabricPlan) -> String {
         plan.target().name,
         plan.target().backend
     );
+    if let Some(tasks) = TasksShape::of(spec) {
+        text.push_str(&format!("{dim}{}{dim:#}\n", clean_text(&tasks_line(&tasks))));
+    }
     if let Some((dir, Some(content))) = spec.code_folder() {
         text.push_str(&format!("{dim}code {}: {}{dim:#}\n", clean_text(dir), content.line()));
     }

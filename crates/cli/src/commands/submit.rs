@@ -239,19 +239,25 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
             ));
             let client = context.client()?;
             let job = client.attach(&handle).await?;
-            let phase = match job.describe().await {
-                Ok(detail) => Some(detail.summary.phase),
+            let known = match job.describe().await {
+                Ok(detail) => Some(detail.summary),
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
+            let phase = known.as_ref().map(|job| job.phase);
+            // Tasks that were not submitted are submitted now, whatever became of the others.
+            let lacks = known.and_then(|job| job.tasks).is_some_and(|tasks| tasks.missing() > 0);
             let state = state(phase);
             let recent = now.duration_since(record.created).unsigned_abs() < REPEATED;
-            if !phase.is_some_and(|phase| continues(phase, recent)) {
+            if !(lacks || phase.is_some_and(|phase| continues(phase, recent))) {
                 context.out.say(format!("that job {state}; submitting another one"));
             } else if !another_is_wanted(context, args) {
                 context.out.say(format!(
                     "continuing with this job, which {state}; `weftrun submit --again` submits another one"
                 ));
+                if lacks {
+                    return Ok(Some(follow::submit(context, &planned.continuing(&record)).await?.0));
+                }
                 return Ok(Some(job));
             }
             client.delivered(&handle)?;

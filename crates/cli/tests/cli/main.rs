@@ -47,6 +47,7 @@ mod runai;
 mod schemas;
 mod security;
 mod state;
+mod tasks;
 mod terminal;
 mod transport;
 mod tui;

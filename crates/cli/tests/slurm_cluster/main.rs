@@ -21,5 +21,6 @@ mod retry;
 mod run;
 mod signals;
 mod speed;
+mod tasks;
 mod verbs;
 mod verify;

@@ -56,10 +56,29 @@ pub struct Capability {
     pub own_jobs: bool,
     /// A time limit is enforced.
     pub time_limit: bool,
+    /// How a job of many tasks is run.
+    pub arrays: Arrays,
+    /// A job can start after others ([`JobSpec::after`](crate::spec::JobSpec::after)).
+    pub dependencies: bool,
     /// Longest job name.
     pub max_name: usize,
     /// Longest text of all arguments together, 0 for no limit.
     pub max_args_bytes: usize,
+}
+
+/// How a backend runs a job of many tasks ([`JobSpec::tasks`](crate::spec::JobSpec::tasks)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrays {
+    /// Not at all.
+    #[default]
+    None,
+    /// Each task as a job of its own, which the client submits: the backend has [labels](Capability::labels), and a job that
+    /// cannot start yet waits.
+    Jobs,
+    /// The cluster has such jobs, and the backend submits one.
+    Native,
 }
 
 impl Capability {

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 pub use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
-pub use capability::Capability;
+pub use capability::{Arrays, Capability};
 pub use entry::{BackendEntry, ConnectFuture};
 pub use exec::{ExecRequest, ExecSink, ExecStream};
 pub use found::FoundTarget;

@@ -25,6 +25,10 @@ pub struct PlannedJob {
     /// The nodes that it does not run on: those that the spec names, and those that its words stand for.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
+    /// The submissions that must have ended before it starts, on a backend with
+    /// [dependencies](crate::backend::Capability::dependencies): earlier tasks of the same job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follows: Vec<SubmissionId>,
 }
 
 impl PlannedJob {
@@ -37,7 +41,7 @@ impl PlannedJob {
         submission: SubmissionId,
     ) -> Self {
         let left_out = spec.named_nodes_to_avoid();
-        Self { spec, plan, profile, facts, submission, left_out }
+        Self { spec, plan, profile, facts, submission, left_out, follows: Vec::new() }
     }
 
     /// Returns the names of the nodes that it does not run on.

@@ -6,6 +6,7 @@ mod handle;
 mod odd;
 mod order;
 mod status;
+mod tasks;
 
 pub use age::age;
 pub use event::{Action, JobEvent};
@@ -13,3 +14,4 @@ pub use handle::{JobHandle, SubmissionId};
 pub use odd::odd;
 pub use order::{EventOrder, ordered};
 pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};
+pub use tasks::TaskCounts;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{JobEvent, JobHandle, SubmissionId};
+use super::{JobEvent, JobHandle, SubmissionId, TaskCounts};
 use crate::Finding;
 
 /// The words in the reason of a job that ended because of its time limit, on a backend whose system has none of its own.
@@ -74,6 +74,8 @@ pub struct JobFilter {
     /// Only jobs of this user: their owner's, where the cluster says who that is, else those that this machine submitted.
     /// The client selects them, a backend need not.
     pub mine: bool,
+    /// Each task of a set of jobs by itself, instead of one line for the set.
+    pub tasks: bool,
     /// At most this many, newest first.
     pub limit: Option<usize>,
 }
@@ -101,6 +103,8 @@ impl JobFilter {
         /// Adds a label that a job must have with this value; all labels that are added must fit.
         label(key: impl Into<String>, value: impl Into<String>)
             |filter| filter.labels.insert(key.into(), value.into());
+        /// Sets whether the tasks of a set of jobs are listed by themselves.
+        tasks(tasks: bool) |filter| filter.tasks = tasks;
         /// Limits the number of jobs, newest first.
         limit(most: usize) |filter| filter.limit = Some(most);
     }
@@ -154,6 +158,9 @@ pub struct JobSummary {
     /// Its labels, where the backend lists them, without the one that has the submission.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The tasks of a job of many by phase; none for a job of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskCounts>,
 }
 
 impl JobSummary {
@@ -175,6 +182,7 @@ impl JobSummary {
             queue: None,
             fabric: None,
             labels: BTreeMap::new(),
+            tasks: None,
         }
     }
 }
@@ -227,6 +235,9 @@ pub struct ReplicaStatus {
     /// The rank whose exit code it is, where several run in it and the cluster says which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_rank: Option<u32>,
+    /// The values that a task of a sweep has (`lr=1e-3 seed=2`), where the job was submitted from this machine.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub values: String,
 }
 
 impl ReplicaStatus {

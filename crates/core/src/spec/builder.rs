@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, RetryPolicy, Role, SecretRef, Volume};
+use super::{Code, EnvVar, JobSpec, Launch, Parameter, RestartPolicy, RetryPolicy, Role, SecretRef, Volume};
 use crate::Result;
 use crate::catalogue::Catalogue;
 use crate::request::{Fabric, FabricRequest, RuleSetting};
@@ -75,6 +75,15 @@ impl JobSpecBuilder {
         avoid(node: impl Into<String>) |builder| builder.spec.avoid.push(node.into());
         /// Sets how long the job may run.
         time_limit(limit: Duration) |builder| builder.spec.time_limit = Some(limit);
+        /// Starts it after another job has succeeded: a handle, with `afterany:` before it after its end.
+        after(job: impl Into<String>) |builder| builder.spec.after.push(job.into());
+        /// Makes it a job of many tasks with these numbers (`0-19`, `0-19%4`).
+        array(numbers: impl Into<String>) |builder| builder.spec.array = Some(numbers.into());
+        /// Adds a parameter of a sweep, with its values.
+        sweep(name: impl Into<String>, values: impl IntoIterator<Item = String>) |builder| builder.spec.sweep.push(
+            Parameter { name: name.into(), values: values.into_iter().collect() });
+        /// Limits how many tasks run at once.
+        parallel(most: u32) |builder| builder.spec.parallel = Some(most);
         /// Adds a label.
         label(key: impl Into<String>, value: impl Into<String>)
             |builder| builder.spec.labels.insert(key.into(), value.into());

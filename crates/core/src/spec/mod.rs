@@ -10,6 +10,7 @@ mod masked;
 mod origins;
 mod role;
 mod runtime;
+mod tasks;
 mod validate;
 mod volume;
 
@@ -22,6 +23,7 @@ pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use role::{Role, RoleKind};
 pub use runtime::{is_runtime, runtimes_in};
+pub use tasks::{MAX_TASKS, Parameter, Piece, TASK_VARIABLE, TASKS_VARIABLE, Tasks};
 pub use validate::{SHM_OVER_MEMORY, nul_paths};
 
 use std::collections::BTreeMap;
@@ -75,6 +77,18 @@ pub struct JobSpec {
     #[serde(with = "crate::text::duration")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub time_limit: Option<Duration>,
+    /// The jobs that must have ended before it starts: a handle or a name, with `afterany:` before it whatever their result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// The numbers of its tasks, as `sbatch --array` reads them; none for a job of one task, and for a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<String>,
+    /// The parameters whose values the tasks have, each combination one task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<Parameter>,
+    /// Largest number of tasks that run at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<u32>,
     /// Labels on what is submitted.
     pub labels: BTreeMap<String, String>,
     /// Annotations on every pod.
@@ -213,7 +227,7 @@ impl fmt::Debug for JobSpec {
         }
         shown! {
             name image launch roles code env secrets volumes workdir fabric profile queue priority
-            restart retry avoid time_limit labels annotations
+            restart retry avoid time_limit after array sweep parallel labels annotations
         }
     }
 }
@@ -255,7 +269,7 @@ impl JobSpec {
     }
 
     /// Returns the number of tasks that the job requests for a command that runs once and starts its ranks itself.
-    pub fn tasks(&self) -> Option<u32> {
+    pub fn processes_of_script(&self) -> Option<u32> {
         let each: Option<Vec<u32>> =
             self.workers().map(|role| Some(role.nodes.saturating_mul(role.ranks_per_node?))).collect();
         each.filter(|_| self.launch == Launch::Once).map(|each| each.into_iter().fold(0, u32::saturating_add))

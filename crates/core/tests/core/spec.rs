@@ -121,6 +121,10 @@ const FLAGS: &[(&str, &str)] = &[
     ("--retry", "2"),
     ("--avoid", "gpu-17,gpu-18"),
     ("--time-limit", "1d12h"),
+    ("--after", "slurm://prod/184223"),
+    ("--sweep", "rate=1e-3,0x10,warm up"),
+    ("--sweep", "seed=1,2"),
+    ("--parallel", "4"),
     ("--label", "team=nlp"),
     ("--label", "example.com/project=p1"),
     ("--annotation", "example.com/note=any text: at all"),
@@ -135,8 +139,8 @@ fn flags() -> Overrides {
 fn every_flag_is_tried() {
     let untried: Vec<&str> = weftrun_core::spec::job_flags()
         .map(weftrun_core::spec::JobFlag::name)
-        // A script or a folder replaces the repository; a runtime is a file beside the job.
-        .filter(|flag| !matches!(*flag, "--" | "--script" | "--code" | "--runtime"))
+        // A script or a folder replaces the repository, an array the sweep; a runtime is a file beside the job.
+        .filter(|flag| !matches!(*flag, "--" | "--script" | "--code" | "--array" | "--runtime"))
         .filter(|flag| !FLAGS.iter().any(|(tried, _)| tried == flag))
         .collect();
     assert_eq!(untried, [""; 0]);

@@ -152,6 +152,16 @@ class JobSpec(_NodesSpec, total=False):
     avoid: Union[str, Sequence[str]]
     #: Time limit of the job
     time_limit: Union[str, int]
+    #: Jobs after whose success it starts: handles or names; `afterany:HANDLE` for after its end. Slurm and `local`
+    after: Union[str, Sequence[str]]
+    #: Makes it a job of many tasks with these numbers, as `sbatch --array` reads them (`0-19`, `1,3,5-7`, `0-19%4`). Each task
+    #: has its number in `WEFTRUN_TASK` and for `{task}` in its command. Slurm, `local` and `kubeflow`
+    array: str
+    #: Makes it a job of many tasks, one for each combination of these values, at most 1,000. Each task has the value of `lr` in
+    #: `WEFTRUN_SWEEP_LR` and for `{lr}` in its command
+    sweep: Mapping[str, Sequence[Union[str, int, float, bool]]]
+    #: Largest number of tasks that run at once. Slurm and `local`
+    parallel: int
     #: Code sent with the job
     code: "CodeSpec"
     #: Which fabric to use, and which of its rules

@@ -41,7 +41,7 @@ pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintRepor
 pub use job::JobReport;
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, PortReport, WaitReport};
 pub use nodes::{HistoryExport, HistoryReport, NodesReport, RetryReport};
-pub use plan::{ImportReport, PlanReport, RenderReport};
+pub use plan::{ImportReport, PlanReport, RenderReport, TasksShape};
 pub use site::{
     AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, FoundTargetShape,
     InstancesReport, ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,

@@ -9,6 +9,17 @@ use weftrun_core::request::Fabric;
 use weftrun_core::spec::{CodeContent, JobSpec};
 
 weftrun_core::shapes! {
+    /// The tasks of a job of many.
+    pub struct TasksShape {
+        /// How many there are.
+        pub count: u32,
+        /// Largest number of them that run at once; left out without a limit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub parallel: Option<u32>,
+        /// The values of the first tasks of a sweep (`lr=1e-3 seed=1`); empty for an array.
+        pub first: Vec<String>,
+    }
+
     /// `weftrun plan -o json`: every decision with its why.
     pub struct PlanReport<'a> {
         /// The contract.
@@ -31,9 +42,23 @@ weftrun_core::shapes! {
         /// What the job or the cluster shows of its fabric; empty where the profile was named.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         pub evidence: &'a [FabricEvidence],
+        /// The tasks of a job of many; left out for a job of one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tasks: Option<TasksShape>,
         /// The folder that is sent with the job; left out for a job without one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub code: Option<&'a CodeContent>,
+    }
+}
+
+impl TasksShape {
+    /// Makes the shape of a job's tasks, with the values of the first of them; none for a job of one task.
+    pub fn of(spec: &JobSpec) -> Option<Self> {
+        const FIRST: usize = 3;
+        let tasks = spec.tasks()?;
+        let first = tasks.numbers().take(FIRST).filter(|_| !spec.sweep.is_empty());
+        let first = first.map(|task| spec.task_line(task)).collect();
+        Some(Self { count: tasks.count(), parallel: tasks.parallel, first })
     }
 }
 
@@ -52,6 +77,7 @@ impl<'a> PlanReport<'a> {
             ops,
             profile,
             evidence,
+            tasks: None,
             code: None,
         }
     }

@@ -64,7 +64,7 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 Some((index, status)) = attempt.waiting.next() => self.ended(&mut attempt, index, status),
-                () = requests.terminated() => self.stop(&mut attempt, Stop::Cancelled("a signal ended its supervisor")),
+                () = requests.terminated() => self.stop(&mut attempt, Stop::Cancelled("a signal ended its supervisor".into())),
                 _ = tick.tick() => {
                     let taken = requests.requests(&self.folder, |_| true);
                     for request in &taken.requests {
@@ -241,7 +241,7 @@ impl Supervisor {
     fn obey(&mut self, attempt: &mut Attempt, request: Request) {
         self.unwritten = true;
         match request {
-            Request::Cancel => self.stop(attempt, Stop::Cancelled("")),
+            Request::Cancel => self.stop(attempt, Stop::Cancelled("".into())),
             Request::Signal(number) => {
                 self.record.note(Severity::Info, "signalled", format!("{} was sent", process::name(number)));
                 signal_all(attempt, number);

@@ -3,10 +3,12 @@
 //! It is the only writer of the record, and holds the job's lock as long as it runs. Log bytes do not pass
 //! through it: each process writes to its own file, so that ending the supervisor loses none.
 
+mod after;
 mod attempt;
 mod code;
 mod requests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -70,10 +72,10 @@ fn lock(folder: &Folder) -> Result<Option<File>> {
 }
 
 /// Why a job is ended before its processes end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Stop {
     /// It was cancelled; the reason is empty where a user asked for it.
-    Cancelled(&'static str),
+    Cancelled(Cow<'static, str>),
     /// It reached its time limit.
     TimeLimit,
 }
@@ -114,14 +116,13 @@ impl Supervisor {
         folder::write_new(&reserve, &vec![0; RESERVE])?;
         let record = Record::starting(list.processes.len());
         folder::replace(&folder.of(folder::RECORD), &record)?;
-        let deadline = list.time_limit.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
         Ok(Self {
             folder,
             list,
             origin,
             record,
             environment,
-            deadline,
+            deadline: None,
             unwritten: false,
             reserve: Some(reserve),
             disk_full: false,
@@ -134,7 +135,11 @@ impl Supervisor {
 
     async fn run(&mut self, detached: bool) -> Result<()> {
         let mut requests = requests::Requests::new(detached);
-        match code::bring(self, &mut requests).await {
+        let begun = match after::wait(self, &mut requests).await {
+            Ok(()) => code::bring(self, &mut requests).await,
+            Err(stop) => Err(code::Failed::Stopped(stop)),
+        };
+        match begun {
             Ok(()) => self.attempts(&mut requests).await,
             Err(code::Failed::Error(error)) => self.record.end(JobPhase::Failed, error.to_string(), None),
             Err(code::Failed::Stopped(stop)) => {
@@ -192,14 +197,14 @@ impl Supervisor {
         loop {
             tokio::select! {
                 biased;
-                () = requests.terminated() => return Stop::Cancelled("a signal ended its supervisor"),
+                () = requests.terminated() => return Stop::Cancelled("a signal ended its supervisor".into()),
                 _ = tick.tick() => {
                     let taken = requests.requests(&self.folder, |request| request == Request::Cancel);
                     if !taken.requests.is_empty() {
                         self.record.phase = JobPhase::Stopping;
                         self.unwritten = true;
                         self.write();
-                        return Stop::Cancelled("");
+                        return Stop::Cancelled("".into());
                     }
                     if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                         return Stop::TimeLimit;

@@ -3,7 +3,7 @@
 use weftrun_core::spec::{Role, Volume, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::RenderInput;
+use super::{RenderInput, tasks};
 use crate::remote::ops::Mount;
 use crate::remote::script;
 use crate::slurm::config::Container;
@@ -79,7 +79,9 @@ fn change_dir(draft: &RenderInput<'_>) -> Result<String> {
 
 /// Returns every variable the script sets.
 fn variables(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
-    script::variables(&draft.job.spec, role, draft.fabric.get(index), &OWN)
+    let tasks = tasks::variables(&draft.job.spec);
+    let own: Vec<&str> = OWN.into_iter().chain(tasks.iter().map(String::as_str)).collect();
+    script::variables(&draft.job.spec, role, draft.fabric.get(index), &own)
 }
 
 /// Returns the error of a volume that is no folder.

@@ -5,7 +5,7 @@ use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{RenderInput, container};
+use super::{RenderInput, container, tasks};
 use crate::remote::script;
 use crate::slurm::quote;
 use crate::slurm::task_files::TaskFiles;
@@ -75,7 +75,7 @@ fn once(draft: &RenderInput<'_>) -> Result<String> {
     };
     let word = |word: &String| match code {
         Some(name) if name == word => Ok(format!("\"$weftrun_source\"/{}", quote::word(word)?)),
-        _ => quote::word(word),
+        _ => tasks::word(draft, word),
     };
     let wrap = draft.fabric.first().map_or(&[][..], |fabric| &fabric.wrap);
     let command = command(draft, 0, role)?;
@@ -145,7 +145,7 @@ pub fn mpi<'a>(draft: &'a RenderInput<'_>) -> &'a str {
 /// Returns the program with the settings that identify each task. `$SLURM_PROCID` and similar variables are
 /// set only where the task runs.
 fn program(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<String> {
-    let given = quote::words(&command(draft, index, role)?)?;
+    let given = tasks::words(draft, &command(draft, index, role)?)?;
     let own_env = if draft.workers.len() > 1 { role_env(draft, index, role)? } else { String::new() };
     let procs = role.procs_per_node();
     let node = "NODE_RANK=\"$SLURM_NODEID\" GROUP_RANK=\"$SLURM_NODEID\"";

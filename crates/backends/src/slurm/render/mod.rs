@@ -6,6 +6,7 @@ mod directives;
 mod launch;
 mod ops;
 mod script;
+mod tasks;
 
 use weftrun_convert::Directives;
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
@@ -20,6 +21,7 @@ use super::task_files::TaskFiles;
 use crate::remote::ops::Translated;
 
 pub use directives::OF_COMPONENT;
+pub use tasks::refuse_other_target;
 
 /// The properties of a script that the checks and the submission need.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +126,8 @@ pub fn render(settings: &SlurmTarget, job: &PlannedJob) -> Result<Rendered> {
     job.spec.refuse_nul()?;
     job.spec.refuse_entrypoint("slurm")?;
     check_name(&job.spec.name)?;
-    let own = settings.job(&job.spec)?;
+    let mut own = settings.job(&job.spec)?;
+    tasks::apply(&job.spec, &mut own)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);
     let mut draft = RenderInput { job, settings, own, workers, fabric, output: Output::default() };
     draft.output = Output::of(job, &draft.own, &draft.log_name())?;

@@ -6,7 +6,7 @@ use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{RenderInput, bookkeeping, directives, launch};
+use super::{RenderInput, bookkeeping, directives, launch, tasks};
 use crate::remote::script;
 use crate::slurm::{BACKEND, quote};
 
@@ -93,7 +93,7 @@ pub fn safe(name: &str) -> String {
 /// Writes the job's own variables. Values are literal.
 fn environment(draft: &RenderInput<'_>) -> Result<String> {
     let spec = &draft.job.spec;
-    let mut text = String::new();
+    let mut text = tasks::environment(spec)?;
     if !spec.env.iter().any(|var| var.name == "PYTHONUNBUFFERED") {
         text.push_str("export PYTHONUNBUFFERED=1\n");
     }

@@ -116,6 +116,7 @@ impl<'s> Check<'s> {
             Shape::Text => self.want(node, value::text(node).is_some(), shape, path),
             Shape::Scalar => self.scalar(node, path),
             Shape::Texts => self.want(node, value::texts(node).is_some(), shape, path),
+            Shape::Values => self.want(node, value::values(node, self.source).is_some(), shape, path),
             Shape::Command => self.command(node, path),
             Shape::Bool => self.want(node, value::bool(node).is_some(), shape, path),
             Shape::Count { min } => self.count(node, *min, shape, path),

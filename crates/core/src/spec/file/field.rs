@@ -11,7 +11,8 @@ use super::value::{self, Source};
 use crate::request::{Fabric, Gid, Inject, RuleSetting, Stack, Webhook};
 use crate::span::{SpanTree, Value};
 use crate::spec::{
-    Code, EnvVar, Launch, RestartPolicy, RetryAvoid, RetryPolicy, RoleKind, SecretRef, Volume, VolumeSource,
+    Code, EnvVar, Launch, Parameter, RestartPolicy, RetryAvoid, RetryPolicy, RoleKind, SecretRef, Volume,
+    VolumeSource,
 };
 use crate::text::duration;
 use crate::text::quantity::Quantity;
@@ -171,6 +172,23 @@ impl Field for Vec<EnvVar> {
 
     fn write(&self, _: &Shape) -> Option<Item> {
         (!self.is_empty()).then(|| table(self.iter().map(|var| (&var.name, &var.value))))
+    }
+}
+
+impl Field for Vec<Parameter> {
+    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, source: Source<'_>) -> Option<()> {
+        let read = |name: &str, node: &SpanTree<'_>| {
+            Some(Parameter { name: name.to_owned(), values: value::values(node, source)? })
+        };
+        by_name(self, node, |parameter| &parameter.name, read)
+    }
+
+    fn write(&self, _: &Shape) -> Option<Item> {
+        let mut table = Table::new();
+        for Parameter { name, values } in self {
+            table.insert(name, toml_edit::value(values.iter().collect::<Array>()));
+        }
+        (!self.is_empty()).then_some(Item::Table(table))
     }
 }
 

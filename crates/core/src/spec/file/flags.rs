@@ -293,8 +293,11 @@ impl Flags {
                 self.push(name, &path, last.parse().map_or_else(|_| string(last), Value::Int));
             }
             Shape::Map(_) => {
+                let several = matches!(flag.key.shape, Shape::Map(Shape::Values));
                 for (key, value) in self.pairs(name, values) {
-                    self.push(name, &[path.as_slice(), &[key]].concat(), string(value));
+                    let parts: Vec<&str> = value.split(',').collect();
+                    let value = if several { list(&parts) } else { string(value) };
+                    self.push(name, &[path.as_slice(), &[key]].concat(), value);
                 }
             }
             Shape::Rules(_) => {

@@ -428,6 +428,45 @@ pub static JOB: Table = Table {
             .example("\"12h\"")
             .config()
             .synonyms(&["time", "timeout", "max_duration", "walltime", "active_deadline_seconds"]),
+        key(
+            "after",
+            Shape::Texts,
+            "Jobs after whose success it starts: handles or names; `afterany:HANDLE` for after its end. Slurm and `local`",
+        )
+        .job(|job| &mut job.after)
+        .flags(&[Flag::new("--after", "HANDLE").help(
+            "Start after this job has succeeded: a handle or a name; `afterany:HANDLE` after its end (Slurm and local)",
+        )])
+        .example("\"slurm://prod/184223\"")
+        .synonyms(&["depends_on", "dependency", "needs"]),
+        key(
+            "array",
+            Shape::Text,
+            "Makes it a job of many tasks with these numbers, as `sbatch --array` reads them (`0-19`, `1,3,5-7`, `0-19%4`). Each task has \
+             its number in `WEFTRUN_TASK` and for `{task}` in its command. Slurm, `local` and `kubeflow`",
+        )
+        .job(|job| &mut job.array)
+        .flags(&[Flag::new("--array", "TASKS").help(
+            "Submit a job of many tasks with these numbers: 0-19, 1,3,5-7, 0-19%4 (Slurm, local and kubeflow)",
+        )])
+        .example("\"0-19\""),
+        key(
+            "sweep",
+            Shape::Map(&Shape::Values),
+            "Makes it a job of many tasks, one for each combination of these values, at most 1,000. Each task has the value of `lr` in \
+             `WEFTRUN_SWEEP_LR` and for `{lr}` in its command",
+        )
+        .job(|job| &mut job.sweep)
+        .flags(&[Flag::new("--sweep", "NAME=VALUES").help(
+            "Submit a task for each of these values (lr=1e-3,1e-4), in the command as {lr}; of several, for each combination",
+        )])
+        .example("{ lr = [1e-3, 1e-4], seed = [1, 2] }")
+        .synonyms(&["grid", "matrix", "params", "parameters", "hyperparameters"]),
+        key("parallel", Shape::Count { min: 1 }, "Largest number of tasks that run at once. Slurm and `local`")
+            .job(|job| &mut job.parallel)
+            .flags(&[Flag::new("--parallel", "N").help("Largest number of tasks that run at once (Slurm and local)")])
+            .example("4")
+            .synonyms(&["max_parallel", "parallelism", "concurrency", "throttle"]),
         key("code", Shape::Table(&CODE), "Code sent with the job")
             .job(|job| &mut job.code)
             .example("{ script = \"train.py\" }")

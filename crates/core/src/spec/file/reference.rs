@@ -69,6 +69,7 @@ fn kind(shape: &Shape) -> String {
         Shape::Texts => "string or list of strings".to_owned(),
         Shape::Command => "list of strings, or string".to_owned(),
         Shape::Bool => "boolean".to_owned(),
+        Shape::Values => "list of values".to_owned(),
         Shape::Count { min: 0 } => "integer".to_owned(),
         Shape::Count { min } => format!("integer from {min}"),
         Shape::Quantity => "quantity".to_owned(),
@@ -134,6 +135,9 @@ fn of_shape(shape: &Shape) -> Value {
         Shape::Command => json!({ "oneOf": [
             { "type": "string" }, { "type": "array", "items": { "type": ["string", "number", "boolean"] } }
         ] }),
+        Shape::Values => {
+            json!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
+        }
         Shape::Bool => json!({ "type": "boolean" }),
         Shape::Count { min } => json!({ "type": "integer", "minimum": min, "maximum": u32::MAX }),
         Shape::Quantity => {

@@ -115,6 +115,8 @@ pub enum Shape {
     Scalar,
     /// A list of strings, or one string for a list of one.
     Texts,
+    /// A list of strings, numbers and booleans, each kept as it is written.
+    Values,
     /// A list of strings, or a string that is split into words.
     Command,
     /// `true` or `false`.
@@ -244,6 +246,7 @@ impl Shape {
             Self::Text => "a string".to_owned(),
             Self::Scalar => "a string, a whole number or a boolean".to_owned(),
             Self::Texts | Self::Command => "a list of strings, or one string".to_owned(),
+            Self::Values => "a list of strings, numbers or booleans".to_owned(),
             Self::Bool => "`true` or `false`".to_owned(),
             Self::Count { min: 0 } => "a whole number".to_owned(),
             Self::Count { min } => format!("a whole number from {min}"),

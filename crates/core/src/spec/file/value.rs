@@ -86,6 +86,14 @@ fn argument(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {
     }
 }
 
+/// Returns the items of a list as they are written in the file.
+pub(super) fn values(node: &SpanTree<'_>, source: Source<'_>) -> Option<Vec<String>> {
+    match &node.value {
+        Value::Seq(items) => items.iter().map(|item| argument(item, source)).collect(),
+        _ => None,
+    }
+}
+
 /// Splits a line as a shell would; an error where a shell would do more than splitting.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut quote = None;

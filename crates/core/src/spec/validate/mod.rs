@@ -10,6 +10,7 @@ mod nul;
 mod parts;
 mod roles;
 mod sizes;
+mod tasks;
 
 pub use nul::nul_paths;
 pub use sizes::SHM_OVER_MEMORY;
@@ -34,6 +35,7 @@ impl JobSpec {
         sizes::check(self, catalogue, &mut out);
         env::check(self, &mut out);
         parts::check(self, &mut out);
+        tasks::check(self, &mut out);
         fabric::check(self, &mut out);
         super::avoid::check(self, &mut out);
         nul::check(self, &mut out);

@@ -1,0 +1,205 @@
+//! Jobs of many tasks and jobs that start after others, on this machine.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::place::Place;
+
+/// Six tasks, two at once; each notes how many run beside it, and task 3 fails.
+const SWEEP: &str = r#"
+name = "lr"
+parallel = 2
+command = ["sh", "-c", "mkdir $HERE/runs-{task} && ls -d $HERE/runs-* | wc -l >> $HERE/at-once; echo lr={lr} seed=$WEFTRUN_SWEEP_SEED of $WEFTRUN_TASKS; sleep 0.3; rmdir $HERE/runs-{task}; echo {task} >> $HERE/ran; test {task} != 3"]
+[sweep]
+lr = [1e-3, "1e-4", 0.5]
+seed = [1, 2]
+"#;
+
+fn write(place: &Place, file: &str, job: &str) {
+    let here = place.path("").display().to_string();
+    place.write(file, job.replacen("[sweep]", &format!("env = {{ HERE = \"{here}\" }}\n[sweep]"), 1));
+}
+
+fn numbers(place: &Place, file: &str) -> Vec<u32> {
+    let text = std::fs::read_to_string(place.path(file)).unwrap();
+    text.lines().map(|line| line.trim().parse().unwrap()).collect()
+}
+
+fn jobs(place: &Place, line: &str) -> Vec<Value> {
+    place.run(line).ok().json()["jobs"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_sweep_is_one_job_whose_tasks_run_two_at_a_time() {
+    let place = Place::new();
+    write(&place, "sweep.toml", SWEEP);
+    let planned = place.run("plan -b local sweep.toml").ok().out;
+    assert!(
+        planned.contains("6 tasks, each like this, at most 2 at once: lr=1e-3 seed=1; lr=1e-3 seed=2"),
+        "{planned}"
+    );
+    let tasks = place.run("plan -b local -o json sweep.toml").ok().json()["tasks"].clone();
+    assert_eq!((&tasks["count"], &tasks["parallel"]), (&Value::from(6), &Value::from(2)), "{tasks}");
+
+    let handle = place.run("submit -b local sweep.toml").ok().out.trim().to_owned();
+    assert!(handle.starts_with("local://local/set/lr#"), "one handle: {handle}");
+    let listed = jobs(&place, "list -b local -o json");
+    assert_eq!(listed.len(), 1, "one line: {listed:?}");
+    assert_eq!(listed[0]["tasks"]["total"], 6, "{listed:?}");
+    let waited = place.run(&format!("wait {handle}")).code(1);
+    assert!(waited.err.contains("1/6 failed, 5 succeeded"), "{}", waited.err);
+    assert!(waited.err.contains("1 task failed: 3 (lr=1e-4 seed=2)"), "{}", waited.err);
+
+    let mut ran = numbers(&place, "ran");
+    ran.sort_unstable();
+    assert_eq!(ran, [0, 1, 2, 3, 4, 5], "each task ran once");
+    let most = numbers(&place, "at-once").into_iter().max();
+    assert!(most.is_some_and(|most| most <= 2), "{most:?} at once");
+    assert_eq!(jobs(&place, "list -b local -o json"), Vec::<Value>::new(), "it has ended");
+    let listed = jobs(&place, "list -b local --all -o json");
+    assert_eq!((listed.len(), &listed[0]["phase"]), (1, &Value::from("failed")), "{listed:?}");
+    assert_eq!(listed[0]["tasks"]["phases"], serde_json::json!({"succeeded": 5, "failed": 1}));
+    assert_eq!(jobs(&place, "list -b local --all --all-tasks -o json").len(), 6);
+
+    let described = place.run("describe -b local lr").ok().out;
+    assert!(described.contains("lr-3                     failed     lr=1e-4 seed=2 exit 1"), "{described}");
+    let logs = place.run("logs -b local lr").ok().out;
+    assert!(
+        logs.contains("task5/node0| lr=0.5 seed=2 of 6") && logs.contains("task0/node0| lr=1e-3 seed=1"),
+        "{logs}"
+    );
+    let one = place.run("logs -b local --no-prefix --task 4 lr").ok().out;
+    assert_eq!(one, "lr=0.5 seed=1 of 6\n");
+    place.run("logs -b local --task 6 lr").code(6);
+    let why = place.run("why -b local lr").ok().out;
+    assert!(why.contains("1 task failed: 3 (lr=1e-4 seed=2); the cause is that of task 3"), "{why}");
+    let task = place.run("wait -b local lr-3").code(1);
+    assert!(task.err.contains("local://local/lr-3#"), "a task has a name of its own: {}", task.err);
+    let refused = place.run("exec -b local lr -- true");
+    assert!(refused.code == 2 && refused.err.contains("one task is needed"), "{}", refused.err);
+    place.run("delete -b local --yes lr").ok();
+    assert_eq!(jobs(&place, "list -b local --all --all-tasks -o json"), Vec::<Value>::new());
+}
+
+#[test]
+fn a_cancelled_sweep_starts_no_task_that_waited() {
+    let place = Place::new();
+    write(&place, "sweep.toml", &SWEEP.replace("sleep 0.3", "sleep 30"));
+    place.run("submit -b local sweep.toml --parallel 1").ok();
+    let ends = Instant::now() + Duration::from_secs(30);
+    while !place.path("at-once").exists() {
+        assert!(Instant::now() < ends, "no task began");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    place.run("cancel -b local lr").ok();
+    place.run("wait -b local lr").code(1);
+    let listed = jobs(&place, "list -b local --all -o json");
+    assert_eq!(listed[0]["tasks"]["phases"], serde_json::json!({"cancelled": 6}), "{listed:?}");
+    assert_eq!(numbers(&place, "at-once").len(), 1, "only the first one began");
+}
+
+/// A kill in the middle of a submission: the same command submits the rest, and no task twice.
+#[test]
+fn a_submission_that_is_killed_is_continued() {
+    let place = Place::new();
+    let job = SWEEP.replace("parallel = 2", "parallel = 30").replace("test {task} != 3", "true");
+    write(&place, "sweep.toml", &job.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]"));
+    let mut submitting = place.command(["submit", "-b", "local", "sweep.toml"]);
+    let mut child = submitting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let folder = place.state().join("targets/local/jobs");
+    let ends = Instant::now() + Duration::from_secs(60);
+    while std::fs::read_dir(&folder).map_or(0, Iterator::count) < 5 {
+        assert!(Instant::now() < ends, "no task was submitted");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let listed = place.run("list -b local --all --all-tasks -o json").ok();
+    assert!(listed.err.contains("the same `submit` command submits the rest"), "{}", listed.err);
+    let before = listed.json()["jobs"].as_array().unwrap().len();
+    assert!((4..24).contains(&before), "it was killed in the middle: {before}");
+
+    let again = place.run("submit -b local sweep.toml").ok();
+    assert!(again.err.contains("continuing with this job"), "{}", again.err);
+    place.run(&format!("wait {}", again.out.trim())).ok();
+    let listed = jobs(&place, "list -b local --all -o json");
+    assert_eq!((listed.len(), &listed[0]["tasks"]["total"]), (1, &Value::from(24)), "{listed:?}");
+    let mut ran = numbers(&place, "ran");
+    ran.sort_unstable();
+    assert_eq!(ran, (0..24).collect::<Vec<u32>>(), "each task ran once");
+}
+
+#[test]
+fn a_job_starts_after_another_one() {
+    let place = Place::new();
+    let first =
+        place.command(["submit", "-b", "local", "--name", "first", "--", "sh", "-c", "sleep 6; exit 3"]);
+    let first = crate::place::Done::of(first).ok().out.trim().to_owned();
+    place.run("submit -b local --name needs --after first -- true").ok();
+    let any =
+        place.run(&format!("submit -b local --name follows --after afterany:{first} -- echo done")).ok();
+    let waits = jobs(&place, "list -b local -o json");
+    let waits: Vec<&Value> = waits.iter().filter(|job| job["phase"] == "pending").collect();
+    assert_eq!(waits.len(), 2, "{waits:?}");
+    assert_eq!(waits[0]["reason"], "waits for the end of first");
+    place.run(&format!("wait {}", any.out.trim())).ok();
+    let needs = place.run("wait -b local needs").code(1);
+    assert!(needs.err.contains("first has ended (failed)"), "{}", needs.err);
+    for (after, said) in
+        [("first", "has ended (failed)"), ("nojob", "there is no job"), ("aftercorr:first", "no condition")]
+    {
+        let refused = place.run(&format!("submit -b local --name never --after {after} -- true"));
+        assert!(refused.code != 0 && refused.err.contains(said), "{after}: {}", refused.err);
+    }
+    assert!(jobs(&place, "list -b local --all -o json").iter().all(|job| job["name"] != "never"));
+}
+
+#[test]
+fn what_a_backend_cannot_do_with_tasks_is_refused_with_what_to_do() {
+    let place = Place::new();
+    for (line, said) in [
+        ("-b kubeflow --image i --array 0-3%2", "Kueue"),
+        ("-b kubeflow --image i --after x", "weftrun wait HANDLE"),
+        ("-b hosts --array 0-3", "does not run jobs of many tasks"),
+        ("-b runai --image i --sweep lr=1,2", "does not run jobs of many tasks"),
+        ("-b local --array 0-1000", "at most 1000"),
+        ("-b local --sweep lr=1 --array 0-1", "remove one of them"),
+        ("-b local --sweep LR=1", "cannot be the name of a parameter"),
+        ("-b local --parallel 2", "for the tasks of an `array` or a `sweep`"),
+        ("-b local --array 0-3%0", "is not a list of tasks"),
+    ] {
+        let done = place.run(&format!("render {line} -- true"));
+        assert!(done.code > 1 && done.err.contains(said), "{line}: {} {}", done.code, done.err);
+    }
+    let typo = place.run("render -b local --sweep lr=1,2 -- train.py {lr} {rl}").ok();
+    assert!(typo.err.contains("`{rl}` in the command is no parameter"), "{}", typo.err);
+    let many: Vec<String> = (0..1001).map(|value| value.to_string()).collect();
+    let done = place.run(&format!("plan -b local --sweep lr={} -- true", many.join(",")));
+    assert!(done.code == 3 && done.err.contains("1001 combinations"), "{}", done.err);
+}
+
+/// A manifest of each task, with names, labels and values of its own.
+#[test]
+fn a_sweep_on_kubernetes_is_a_job_for_each_task() {
+    let place = Place::new();
+    let done =
+        place.run("render -b kubeflow --image i --name grid --sweep lr=1,2 -- train.py --lr={lr}").ok();
+    let documents: Vec<&str> = done.out.split("---\n").collect();
+    assert_eq!(documents.len(), 2, "{}", done.out);
+    for (task, document) in documents.iter().enumerate() {
+        for said in [
+            format!("name: grid-{task}\n"),
+            format!("weftrun.dev/task: '{task}'"),
+            "weftrun.dev/tasks: '2'".to_owned(),
+            format!("--lr={}", task + 1),
+        ] {
+            assert!(document.contains(&said), "{said}: {document}");
+        }
+    }
+    assert_eq!(
+        done.out,
+        place.run("render -b kubeflow --image i --name grid --sweep lr=1,2 -- train.py --lr={lr}").ok().out
+    );
+}

@@ -1,0 +1,53 @@
+//! The tasks of an array or a sweep.
+
+use super::{Findings, shown};
+use crate::spec::file::join;
+use crate::spec::tasks::is_name;
+use crate::spec::{JobSpec, MAX_TASKS, Tasks};
+
+const CODE: &str = "SPEC-TASKS";
+
+pub(super) fn check(job: &JobSpec, out: &mut Findings) {
+    if let Some(array) = &job.array {
+        if Tasks::parse(array).is_none() {
+            out.error(CODE, "array", format!("`{}` is not a list of tasks", shown(array)))
+                .fix("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time");
+        }
+        if !job.sweep.is_empty() {
+            out.error(CODE, "sweep", "a job has the numbers of `array` or the values of `sweep`")
+                .fix("remove one of them; a sweep numbers its tasks from 0");
+        }
+    }
+    for parameter in &job.sweep {
+        let path = join("sweep", &parameter.name);
+        if !is_name(&parameter.name) {
+            let message = format!("`{}` cannot be the name of a parameter", shown(&parameter.name));
+            out.error(CODE, &path, message).fix("use lower-case letters, digits and `_`, a letter first");
+        }
+        if parameter.values.is_empty() {
+            out.error(CODE, &path, "the parameter has no values").fix("list its values: `lr = [1e-3, 1e-4]`");
+        }
+    }
+    let count = job.combinations();
+    if count.is_none_or(|count| count > MAX_TASKS) {
+        let count = count.map_or_else(|| "too many".to_owned(), |count| count.to_string());
+        let message = format!("the sweep has {count} combinations, and at most {MAX_TASKS} are submitted");
+        out.error(CODE, "sweep", message).fix("leave out values, or split the sweep into several jobs");
+    }
+    let Some(tasks) = job.tasks() else {
+        if job.parallel.is_some() && job.array.is_none() && job.sweep.is_empty() {
+            out.error(CODE, "parallel", "`parallel` is for the tasks of an `array` or a `sweep`")
+                .fix("set one of them, or leave `parallel` out");
+        }
+        return;
+    };
+    if tasks.parallel == Some(0) {
+        out.error(CODE, "parallel", "with `parallel = 0` no task would start").fix("set it to 1 or more");
+    }
+    for name in job.unknown_placeholders() {
+        let known: Vec<&str> = job.sweep.iter().map(|parameter| parameter.name.as_str()).collect();
+        let message = format!("`{{{name}}}` in the command is no parameter of the sweep, and stays as it is");
+        let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+        out.warning(CODE, "command", message).fix(format!("known are `task` and the parameters: {known}"));
+    }
+}

@@ -1,0 +1,421 @@
+//! A job of many tasks on a backend that has no such jobs: each task is a job of its own, with labels that make a set of them,
+//! and the set is listed, watched and acted on as one job.
+//!
+//! All state is in the cluster: the set's id is a label of its tasks, and the submission of each task follows from the set's and
+//! the task's number, so that a submission that was interrupted can be continued and doubles no task.
+
+mod fold;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use weftrun_core::backend::{
+    Arrays, Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Prepared,
+    Rendered, Scope, TargetConfig,
+};
+use weftrun_core::fabric::Change;
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::spec::{JobSpec, MAX_TASKS};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use fold::{Members, fold_sets};
+
+/// The label with the id of a task's set.
+const SET: &str = "weftrun.dev/set";
+/// The label with the number of a task.
+const TASK: &str = "weftrun.dev/task";
+/// The label with the number of tasks of the set.
+const TASKS: &str = "weftrun.dev/tasks";
+/// The part of a set's handle where a job's has its kind.
+const KIND: &str = "set";
+/// Most bytes of the documents of all tasks together.
+const MAX_DOCUMENTS: usize = 64 << 20;
+/// Tasks that are acted on, or whose logs are followed, at once.
+const AT_ONCE: usize = 16;
+/// Tasks whose logs are followed at once.
+const FOLLOWED: usize = 64;
+
+/// A backend on which a job of many tasks is a set of jobs, where it has no such jobs itself.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskSets(pub Arc<dyn Backend>);
+
+/// The rendered tasks of a set, each with its number.
+struct RenderedTasks(Vec<(u32, Rendered)>);
+
+/// Returns the id of the set of a submission: short enough to type.
+fn id_of(submission: &SubmissionId) -> String {
+    submission.as_str().chars().take(12).collect()
+}
+
+/// Returns the id of the set that a handle names.
+fn set_of(handle: &JobHandle) -> Option<&str> {
+    let before = handle.parts().len().checked_sub(2)?;
+    (handle.parts().get(before)? == KIND).then(|| handle.uid()).flatten()
+}
+
+/// Returns whether a handle names a set of jobs.
+pub(crate) fn is_set(handle: &JobHandle) -> bool {
+    set_of(handle).is_some()
+}
+
+/// Returns the handle of a task of a set; none if the cluster does not have it.
+///
+/// # Errors
+/// Those of the list of jobs.
+pub(crate) async fn task_in_set(
+    backend: &dyn Backend,
+    set: &JobHandle,
+    task: u32,
+) -> Result<Option<JobHandle>> {
+    let Some(id) = set_of(set) else { return Ok(None) };
+    let filter = JobFilter::all().tasks(true).label(SET, id).label(TASK, task.to_string());
+    let found = backend.list(&filter).await?;
+    Ok(found.into_iter().max_by_key(|job| job.created).map(|job| job.handle))
+}
+
+/// Returns the target with the namespace or the project of a set's handle, in which its tasks are listed.
+pub(crate) fn in_scope(mut target: TargetConfig, handle: &JobHandle) -> TargetConfig {
+    if let [scope, _, _] = handle.parts()
+        && is_set(handle)
+    {
+        (target.namespace, target.project) = (Some(scope.clone()), Some(scope.clone()));
+    }
+    target
+}
+
+/// Returns the handle of a set from that of one of its tasks.
+fn set_handle(task: &JobHandle, name: &str, id: &str) -> JobHandle {
+    let scope = task.parts().first().filter(|_| task.parts().len() > 1).cloned();
+    let parts = scope.into_iter().chain([KIND.to_owned(), name.to_owned()]);
+    JobHandle::new(task.backend(), task.target(), parts).with_uid(id)
+}
+
+/// Returns the submission of a task. The number comes first, so that the beginnings of two of them differ, too.
+fn submission_of(set: &SubmissionId, task: u32) -> SubmissionId {
+    SubmissionId::from_text([task.to_string().as_str(), "/", set.as_str()])
+}
+
+/// Returns one task of a planned job, without the tasks that it follows.
+fn task_of(job: &PlannedJob, task: u32, count: usize) -> PlannedJob {
+    let mut one = job.clone();
+    one.spec = job.spec.task(task);
+    one.submission = submission_of(&job.submission, task);
+    for (key, value) in [(SET, id_of(&job.submission)), (TASK, task.to_string()), (TASKS, count.to_string())]
+    {
+        one.spec.labels.insert(key.to_owned(), value);
+    }
+    for op in &mut one.plan.ops {
+        if let Change::Command { before, after, .. } = &mut op.change {
+            before.iter_mut().chain(after).for_each(|word| *word = job.spec.filled(word, task));
+        }
+    }
+    one
+}
+
+impl TaskSets {
+    /// Returns whether jobs of many tasks are sets here.
+    fn makes_sets(&self) -> bool {
+        self.0.capability().arrays == Arrays::Jobs
+    }
+
+    fn render_all(&self, job: &PlannedJob, can: &Capability) -> Result<Option<Vec<(u32, Rendered)>>> {
+        let Some(tasks) = job.spec.tasks() else { return Ok(None) };
+        match can.arrays {
+            Arrays::Native => return Ok(None),
+            Arrays::None => return Err(no_tasks(can)),
+            Arrays::Jobs => {}
+        }
+        let numbers = tasks.few().ok_or_else(|| too_many(tasks.count()))?;
+        let parallel = tasks.parallel.and_then(|most| usize::try_from(most).ok());
+        let lanes = parallel.filter(|most| *most < numbers.len());
+        if lanes.is_some() && !can.dependencies {
+            return Err(unbounded(can));
+        }
+        let (mut rendered, mut bytes) = (Vec::new(), 0_usize);
+        let mut submissions: Vec<SubmissionId> = Vec::new();
+        for (place, number) in numbers.iter().enumerate() {
+            let mut one = task_of(job, *number, numbers.len());
+            let before = lanes.and_then(|lanes| place.checked_sub(lanes));
+            one.follows.extend(before.and_then(|before| submissions.get(before)).cloned());
+            submissions.push(one.submission.clone());
+            let one = self.0.render(&one)?;
+            bytes += one.documents.iter().map(|document| document.text.len()).sum::<usize>();
+            if bytes > MAX_DOCUMENTS {
+                return Err(Error::new(
+                    ErrorKind::InvalidSpec,
+                    "the documents of all tasks have more than 64 MiB",
+                )
+                .with("tasks", numbers.len())
+                .hint("submit fewer tasks at a time, or put the code into the image or a volume"));
+            }
+            rendered.push((*number, one));
+        }
+        Ok(Some(rendered))
+    }
+
+    /// Returns the tasks of a set that the cluster has, by number.
+    async fn members(&self, id: &str) -> Result<Members> {
+        let mut filter = JobFilter::all().label(SET, id);
+        filter.foreign = false;
+        Ok(Members::of(self.0.list(&filter).await?))
+    }
+
+    /// Returns the tasks of a set, of which there is at least one.
+    async fn of_set(&self, handle: &JobHandle, id: &str) -> Result<Members> {
+        let members = self.members(id).await?;
+        if members.is_empty() {
+            return Err(Error::new(ErrorKind::NotFound, "the cluster has no task of this set")
+                .with("set", handle)
+                .hint("`weftrun list --all` prints the jobs and sets that it has"));
+        }
+        Ok(members)
+    }
+
+    /// Returns the handles of a filter, with the tasks of its sets in place of these.
+    async fn expanded(&self, filter: &JobFilter) -> Result<(JobFilter, Vec<Members>)> {
+        let (mut expanded, mut sets) = (filter.clone(), Vec::new());
+        expanded.handles.clear();
+        for handle in &filter.handles {
+            match set_of(handle) {
+                None => expanded.handles.push(handle.clone()),
+                Some(id) => {
+                    let members = self.of_set(handle, id).await?;
+                    expanded.handles.extend(members.handles());
+                    sets.push(members);
+                }
+            }
+        }
+        Ok((expanded, sets))
+    }
+
+    /// Acts on all tasks of a set, the last first: none then starts because one before it has ended. An error counts the
+    /// others.
+    async fn act_on_all(&self, members: Members, action: Action) -> Result<()> {
+        let ends = matches!(action, Action::Cancel | Action::Signal(_));
+        let jobs: Vec<JobSummary> =
+            members.into_jobs().into_iter().rev().filter(|job| !(ends && job.phase.is_terminal())).collect();
+        let total = jobs.len();
+        let acting = stream::iter(jobs).map(|job| async move { self.0.act(&job.handle, action).await });
+        let failed: Vec<Error> =
+            acting.buffered(AT_ONCE).filter_map(|done| async { done.err() }).collect().await;
+        let count = failed.len();
+        let mut failed = failed.into_iter().filter(|error| error.kind() != ErrorKind::NotFound);
+        failed.next().map_or(Ok(()), |error| {
+            Err(error
+                .with("tasks", format!("{count} of {total} failed"))
+                .hint("the same command tries these again"))
+        })
+    }
+
+    fn refuse_set(&self, handle: &JobHandle) -> Result<()> {
+        if !is_set(handle) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Usage, "this is a set of tasks, and one task is needed")
+            .with("set", handle)
+            .hint("`weftrun list --all-tasks` prints the handles of the tasks"))
+    }
+}
+
+fn no_tasks(can: &Capability) -> Error {
+    let message = format!("backend `{}` does not run jobs of many tasks (`array`, `sweep`)", can.backend);
+    Error::new(ErrorKind::Unsupported, message)
+        .hint("submit each task as a job of its own, in a loop with `weftrun submit --wait`")
+}
+
+fn too_many(count: u32) -> Error {
+    let message = format!("the array has {count} tasks, and at most {MAX_TASKS} jobs are submitted for one");
+    Error::new(ErrorKind::InvalidSpec, message).hint("split it into several arrays")
+}
+
+/// Kubernetes has nothing that starts one job when another ends, and a client that does it must not end.
+fn unbounded(can: &Capability) -> Error {
+    let message = format!(
+        "backend `{}` cannot limit how many tasks run at once: nothing in the cluster starts a job when another has ended",
+        can.backend
+    );
+    Error::new(ErrorKind::Unsupported, message)
+        .hint("leave `parallel` out and set `queue` to a queue with a quota (Kueue): it admits as many tasks as fit")
+        .hint("or leave both out: all tasks start as soon as nodes are free")
+}
+
+fn refuse_dependencies(spec: &JobSpec, can: &Capability) -> Result<()> {
+    let Some(job) = spec.after.first().filter(|_| !can.dependencies) else { return Ok(()) };
+    let message = format!("backend `{}` cannot start a job after another one", can.backend);
+    Err(Error::new(ErrorKind::Unsupported, message)
+        .with("after", job)
+        .hint("wait for it on this side: `weftrun wait HANDLE && weftrun submit …`"))
+}
+
+/// Adds to an error which tasks run already.
+fn partial(error: Error, first: Option<&JobHandle>, name: &str, id: &str, task: u32) -> Error {
+    let error = error.with("task", task);
+    let Some(first) = first else { return error };
+    let set = set_handle(first, name, id);
+    error
+        .with("set", &set)
+        .hint(format!("tasks before this one are submitted; `weftrun cancel '{set}'` stops them"))
+}
+
+#[async_trait]
+impl Backend for TaskSets {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
+        self.0.discover(scope).await
+    }
+
+    /// Renders a job of many tasks as the documents of all its tasks.
+    fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        let can = self.0.capability();
+        refuse_dependencies(&job.spec, &can)?;
+        let Some(tasks) = self.render_all(job, &can)? else { return self.0.render(job) };
+        let Some((_, first)) = tasks.first() else { return Err(too_many(0)) };
+        let mut whole = first.clone();
+        whole.name.clone_from(&job.spec.name);
+        whole.submission = job.submission.clone();
+        whole.documents = tasks.iter().flat_map(|(_, one)| one.documents.clone()).collect();
+        whole.prepared = Prepared::new(RenderedTasks(tasks));
+        Ok(whole)
+    }
+
+    fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
+        self.0.pin(job, nodes)
+    }
+
+    /// Checks the first task: the others differ by name and values.
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        let first = rendered.prepared.get::<RenderedTasks>().and_then(|tasks| tasks.0.first());
+        self.0.check(first.map_or(rendered, |(_, first)| first)).await
+    }
+
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
+        let Some(RenderedTasks(tasks)) = rendered.prepared.get() else {
+            return self.0.submit(rendered).await;
+        };
+        let (name, id) = (&rendered.name, id_of(&rendered.submission));
+        // Those of the same submission that was interrupted.
+        let known = self.members(&id).await?;
+        let mut first = known.handles().next();
+        for (task, one) in tasks.iter().filter(|(task, _)| !known.has(*task)) {
+            let made = self.0.submit(one).await;
+            let made = made.map_err(|error| partial(error, first.as_ref(), name, &id, *task))?;
+            first.get_or_insert(made);
+        }
+        first.map(|first| set_handle(&first, name, &id)).ok_or_else(|| too_many(0))
+    }
+
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        let found = self.0.find(id).await?;
+        if found.is_some() || !self.makes_sets() {
+            return Ok(found);
+        }
+        Ok(self.members(&id_of(id)).await?.whole().map(|set| set.handle))
+    }
+
+    fn arrives_within(&self) -> Duration {
+        self.0.arrives_within()
+    }
+
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        if filter.handles.iter().any(is_set) {
+            let (expanded, _) = self.expanded(filter).await?;
+            let jobs = self.0.list(&expanded).await?;
+            return Ok(if filter.tasks { jobs } else { fold_sets(jobs) });
+        }
+        let jobs = self.0.list(filter).await?;
+        if filter.tasks || jobs.iter().all(|job| !job.labels.contains_key(SET)) {
+            return Ok(jobs);
+        }
+        // The line of a set counts all its tasks.
+        let mut all = filter.clone();
+        (all.ended, all.limit) = (true, None);
+        let mut jobs = fold_sets(self.0.list(&all).await?);
+        jobs.retain(|job| filter.ended || !job.phase.is_terminal());
+        jobs.truncate(filter.limit.unwrap_or(usize::MAX));
+        Ok(jobs)
+    }
+
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
+        let Some(id) = set_of(job) else { return self.0.describe(job).await };
+        let members = self.of_set(job, id).await?;
+        let summary = members.whole().ok_or_else(|| too_many(0))?;
+        let mut detail = JobDetail::new(summary);
+        detail.replicas = members.replicas();
+        Ok(detail)
+    }
+
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
+        match set_of(job) {
+            None => self.0.act(job, action).await,
+            Some(id) => self.act_on_all(self.of_set(job, id).await?, action).await,
+        }
+    }
+
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        if filter.handles.iter().all(|handle| !is_set(handle)) {
+            return self.0.watch(filter);
+        }
+        let own = self.clone();
+        stream::once(async move {
+            let (filter, sets) = own.expanded(&filter).await?;
+            Ok::<_, Error>(watch::folded(own.0.watch(filter), sets))
+        })
+        .try_flatten()
+        .boxed()
+    }
+
+    /// Reads the logs of the tasks of a set, one after another; followed, those of some tasks at once.
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        let Some(id) = set_of(job).map(str::to_owned) else { return self.0.logs(job, options) };
+        let (own, set, follows) = (self.clone(), job.clone(), options.follow);
+        stream::once(async move {
+            let members = own.of_set(&set, &id).await?;
+            let logs = members
+                .into_tasks()
+                .into_iter()
+                .map(move |(task, job)| fold::named(own.0.logs(&job.handle, options.clone()), task));
+            Ok::<_, Error>(if follows {
+                stream::iter(logs).flatten_unordered(FOLLOWED).boxed()
+            } else {
+                stream::iter(logs).flatten().boxed()
+            })
+        })
+        .try_flatten()
+        .boxed()
+    }
+
+    fn take_notes(&self) -> Vec<Finding> {
+        self.0.take_notes()
+    }
+
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.refuse_set(job)?;
+        self.0.exec(job, request, sink).await
+    }
+
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        self.refuse_set(job)?;
+        self.0.attach(job, request).await
+    }
+
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        self.refuse_set(job)?;
+        self.0.open_port(job, rank, port).await
+    }
+}
+
+#[cfg(test)]
+mod tests;
