@@ -289,13 +289,17 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
     }
 }
 
-/// Ends when all nodes of a job run, or it has ended.
+/// Ends when all nodes of a job run, or any of its tasks does, or it has ended.
 pub async fn started(job: &Job) -> Result<()> {
     let mut events = job.watch();
     while let Some(event) = events.next().await {
         let JobEvent::Status { job } = event? else { continue };
         // Of a job that runs, some nodes may still wait.
+        let began = |(phase, count): (&JobPhase, &u32)| {
+            *count > 0 && (*phase == JobPhase::Running || phase.is_terminal())
+        };
         let waits = match job.phase {
+            _ if job.tasks.as_ref().is_some_and(|tasks| tasks.phases.iter().any(began)) => false,
             JobPhase::Running => job.ready.0 < job.ready.1,
             phase => is_waiting(phase) || matches!(phase, JobPhase::Suspended | JobPhase::Unknown),
         };

@@ -70,11 +70,13 @@ async fn a_pod_that_the_node_evicts() {
 async fn a_pod_that_is_drained_away() {
     let Some(cluster) = cluster() else { return };
     let script =
-        "trap 'echo drained; exit 143' TERM; echo begin; for i in $(seq 40); do sleep 0.3; done; echo end";
+        "trap 'echo drained; exit 143' TERM; echo begin; for i in $(seq 60); do sleep 0.3; done; echo end";
     let running = cluster.submit(restarting(job("drain", 1, script), 3)).await;
     running.phase(JobPhase::Running).await;
     let pod = format!("{}-worker-0", running.handle.name());
+    // Once its log is followed: of a pod that is gone before, nothing can be read.
     let evicting = async {
+        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
         let eviction = tempfile::NamedTempFile::new().unwrap();
         let text = format!(
             "{{\"apiVersion\":\"policy/v1\",\"kind\":\"Eviction\",\"metadata\":{{\"name\":\"{pod}\"}}}}"

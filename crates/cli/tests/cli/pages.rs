@@ -227,7 +227,7 @@ enum Toml {
 }
 
 fn kind_of(block: &Block) -> Toml {
-    let keys = ["default_target", "[target", "[profile", "[instances", "[job", "[tui", "lock ="];
+    let keys = ["default_target", "[target", "[profile", "[instances", "[job", "[tui", "[history", "lock ="];
     let is = |keys: &[&str]| block.text.lines().any(|line| keys.iter().any(|key| line.starts_with(key)));
     match block.file() {
         _ if is(&["[dependencies]", "[dev-dependencies]", "[package]"]) => Toml::Cargo,

@@ -107,6 +107,9 @@ pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> F
     if let Some(finding) = script_is_no_job(text) {
         return finding.span(start.of_text(text).span(&(0..0)));
     }
+    if let Some(finding) = script_without_interpreter(text) {
+        return finding.span(start.of_text(text).span(&(0..0)));
+    }
     let fix = match () {
         () if text.contains("{{") => "fill the template in first: helm template …, kustomize build …",
         () if text.contains("${") => "fill the template in first: envsubst < FILE",
@@ -327,6 +330,12 @@ pub(super) fn no_document(text: &str, documents: &[SpanDocument<'_>]) -> Option<
     documents.is_empty().then(|| script_is_no_job(text)).flatten()
 }
 
+fn script_without_interpreter(text: &str) -> Option<Finding> {
+    is_script_without_interpreter(text).then(|| {
+        Finding::error("E-NOT-MANIFEST", SCRIPT_WITHOUT_INTERPRETER).fix("move the `#!` line to the top")
+    })
+}
+
 /// Reports a document that is no object of Kubernetes, by the tool whose it seems to be.
 pub(super) fn no_manifest(text: &str, root: &SpanTree<'_>) -> Option<Finding> {
     let has = |key: &str| root.get(key).is_some();
@@ -339,9 +348,8 @@ pub(super) fn no_manifest(text: &str, root: &SpanTree<'_>) -> Option<Finding> {
     if matches!(root.value, Value::Null) {
         return None;
     }
-    if is_script_without_interpreter(text) {
-        let fix = "move the `#!` line to the top";
-        return Some(Finding::error("E-NOT-MANIFEST", SCRIPT_WITHOUT_INTERPRETER).fix(fix));
+    if let Some(finding) = script_without_interpreter(text) {
+        return Some(finding);
     }
     let is_type = |names: &[&str]| {
         root.get("type").and_then(SpanTree::as_str).is_some_and(|word| names.contains(&word))

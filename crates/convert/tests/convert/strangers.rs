@@ -586,12 +586,17 @@ fn what_nccl_does_since_a_release_is_not_said_of_rccl() {
 /// Licence lines before the `#!` line: sbatch refuses the file, whatever stands below.
 #[test]
 fn a_script_whose_first_line_is_another_is_told_as_one() {
-    let script = "# Copyright\n#!/bin/bash\n#SBATCH --nodes=2\nsrun python train.py\n";
-    let found = with_settings(|settings| lint_document(script, Start::of("a"), settings));
-    let refused = with_settings(|settings| mutate(script, Start::of("a"), settings).unwrap_err());
-    let imported = import_sbatch(script, false).unwrap_err();
-    for finding in [&found[0], &refused.findings()[0], &imported] {
-        assert!(finding.message.contains("lines before its `#!` line"), "{}", finding.message);
+    let plain = "# Copyright\n#!/bin/bash\n#SBATCH --nodes=2\nsrun python train.py\n";
+    // A line that YAML takes for a key that is not closed.
+    let with_colon =
+        "# Copyright\n#!/bin/bash\n#SBATCH --nodes=2\necho Node IP: $head\nexport FI_PROVIDER=\"efa\"\n";
+    for script in [plain, with_colon] {
+        let found = with_settings(|settings| lint_document(script, Start::of("a"), settings));
+        let refused = with_settings(|settings| mutate(script, Start::of("a"), settings).unwrap_err());
+        let imported = import_sbatch(script, false).unwrap_err();
+        for finding in [&found[0], &refused.findings()[0], &imported] {
+            assert!(finding.message.contains("lines before its `#!` line"), "{}", finding.message);
+        }
     }
     let manifest = "# see\n# #!/bin/bash\nkey: 1\n";
     let other = with_settings(|settings| lint_document(manifest, Start::of("a"), settings));

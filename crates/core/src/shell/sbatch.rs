@@ -246,9 +246,11 @@ impl Directives {
         let tasks = self.number("ntasks");
         let by_tasks = || Some(tasks?.div_ceil(each?));
         let by_gpus = || Some(self.number("gpus")?.div_ceil(each_gpu()?));
-        // One task for each GPU, as ranks are: other numbers say nothing about nodes.
+        // One task for each GPU, as ranks are, or as many as an option says: other numbers say nothing about nodes.
+        let of_gpu = self.number("ntasks-per-gpu").filter(|each| *each > 0).unwrap_or(1);
+        let each_tasks = || each_gpu().map(|each| each.saturating_mul(of_gpu));
         let by_ranks =
-            || tasks.zip(each_gpu()).filter(|(all, each)| all % each == 0).map(|(all, each)| all / each);
+            || tasks.zip(each_tasks()).filter(|(all, each)| all % each == 0).map(|(all, each)| all / each);
         let by_one = || tasks.filter(|all| *all == 1);
         self.number("nodes").or_else(by_tasks).or_else(by_gpus).or_else(by_ranks).or_else(by_one)
     }
@@ -354,6 +356,18 @@ mod tests {
         let options = read("--exclusive -J \"a b\" --nice # -N 9");
         assert!(options.has("exclusive") && options.has("nice") && !options.has("nodes"), "{options:?}");
         assert_eq!(options.value("job-name"), Some("a b"));
+    }
+
+    /// docs.mila.quebec shares one GPU among tasks with `--ntasks-per-gpu`.
+    #[test]
+    fn nodes_follow_from_tasks_and_the_gpus_of_each_node() {
+        for (line, nodes) in [
+            ("--ntasks=2 --ntasks-per-gpu=2 --gres=gpu:l40s:1", 1),
+            ("--ntasks=4 --ntasks-per-gpu=2 --gres=gpu:1", 2),
+            ("--ntasks=16 --gpus-per-node=8", 2),
+        ] {
+            assert_eq!(read(line).named_nodes(), Some(nodes), "{line}");
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Tasks {
     /// use weftrun_core::spec::Tasks;
     /// let tasks = Tasks::parse("0-6:2,9%2").ok_or("not a list")?;
     /// assert_eq!((tasks.count(), tasks.parallel), (5, Some(2)));
+    /// assert_eq!(Tasks::parse("1,3,5-7:2,1").map(|tasks| tasks.count()), Some(4));
     /// assert!(tasks.numbers().eq([0, 2, 4, 6, 9]));
     /// # Ok::<(), &str>(())
     /// ```
@@ -76,10 +77,16 @@ impl Tasks {
         Some(Self { parts: list.split(',').map(part).collect::<Option<_>>()?, parallel })
     }
 
-    /// Returns how many tasks there are.
+    /// Returns how many tasks there are: a number that stands twice in a list is one task.
     pub fn count(&self) -> u32 {
+        // More than any cluster's arrays hold.
+        const MOST_COMPARED: u32 = 1 << 22;
         let size = |(first, last, step): &(u32, u32, u32)| (last - first) / step + 1;
-        self.parts.iter().map(size).fold(0, u32::saturating_add)
+        let sum = self.parts.iter().map(size).fold(0, u32::saturating_add);
+        if self.parts.len() < 2 || sum > MOST_COMPARED {
+            return sum;
+        }
+        u32::try_from(self.numbers().collect::<BTreeSet<_>>().len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the numbers of the tasks, in the order of the list.

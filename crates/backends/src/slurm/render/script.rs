@@ -150,7 +150,8 @@ fn spec_sets(draft: &RenderInput<'_>, name: &str) -> bool {
 fn rendezvous(draft: &RenderInput<'_>) -> String {
     let nodes: u32 = draft.workers.iter().map(|role| role.nodes).sum();
     format!(
-        "# Where the ranks meet.\nMASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n\
+        "# Where the ranks meet. Not in a pipe: of a long list its reader would end `scontrol` with SIGPIPE, and that the job.\n\
+         read -r MASTER_ADDR < <(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n\
          export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES={nodes} WORLD_SIZE={}\n\n",
         draft.world()
     )
