@@ -140,8 +140,7 @@ pub fn ended_by_cluster(job: &JobDetail) -> bool {
     let reason = &job.summary.reason;
     let by_person = reason.to_ascii_lowercase().contains("cancelled");
     let said = by_finding(job).map(|(_, class)| class).or_else(|| class(reason));
-    !by_person
-        && matches!(said, Some(CauseClass::NodeFail | CauseClass::Preempted | CauseClass::Evicted))
+    !by_person && matches!(said, Some(CauseClass::NodeFail | CauseClass::Preempted | CauseClass::Evicted))
 }
 
 /// Returns the cause that a finding of the cluster is, with the replica that it names.

@@ -184,7 +184,9 @@ impl Job {
         };
         let error = match written {
             Ok(written) => written.err()?,
-            Err(failed) => Error::new(ErrorKind::Unexpected, "writing it was not finished").with_source(failed),
+            Err(failed) => {
+                Error::new(ErrorKind::Unexpected, "writing it was not finished").with_source(failed)
+            }
         };
         let message = format!("the end of the job was not added to the history of its nodes: {error}");
         let fix = "free some space or check the permissions, or set `[history] path` to another folder; `enabled = false` keeps none";

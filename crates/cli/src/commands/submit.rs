@@ -187,7 +187,8 @@ async fn watch(
             Ok(followed) => followed,
             Err(error) => return late(context, job, error).await,
         };
-        return Box::pin(follow::conclude(context, job, &followed, planned.planned().spec.fabric.strict)).await;
+        return Box::pin(follow::conclude(context, job, &followed, planned.planned().spec.fabric.strict))
+            .await;
     }
     if args.wait {
         let waiting = Box::pin(with_limits(job.wait(), left, job.handle()));

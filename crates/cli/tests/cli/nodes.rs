@@ -112,7 +112,11 @@ fn an_attempt_that_cannot_be_made_leaves_the_result() {
     // As of jobs that were submitted from another machine.
     std::fs::remove_dir_all(place.state().join("journal")).unwrap();
     let waited = place.run(&format!("wait --retry 2 {bad} {good}")).code(1);
-    for said in [format!("{bad} was not submitted again"), "not submitted from this machine".to_owned(), format!("{good}: succeeded")] {
+    for said in [
+        format!("{bad} was not submitted again"),
+        "not submitted from this machine".to_owned(),
+        format!("{good}: succeeded"),
+    ] {
         assert!(waited.err.contains(&said), "{said}: {}", waited.err);
     }
 }

@@ -332,8 +332,18 @@ pub(crate) fn is_value(value: &str) -> bool {
 fn is_placeholder(value: &str) -> bool {
     const WHOLE: [&str; 4] = ["changeme", "change-me", "replaceme", "replace-me"];
     const FIRST: [&str; 5] = ["your", "placeholder", "replace", "insert", "add"];
-    const LAST: [&str; 10] =
-        ["here", "key", "token", "secret", "password", "passwd", "pat", "credentials", "value", "placeholder"];
+    const LAST: [&str; 10] = [
+        "here",
+        "key",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "pat",
+        "credentials",
+        "value",
+        "placeholder",
+    ];
     let crosses = value.len() > 2 && value.bytes().all(|byte| matches!(byte, b'x' | b'X'));
     let plain = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b' '));
     if !plain || crosses {

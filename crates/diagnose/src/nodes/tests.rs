@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use weftrun_core::{Confidence, Finding};
 use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::spec::{LeftOut, RetryAvoid};
+use weftrun_core::{Confidence, Finding};
 
 use super::*;
 use crate::cause::{Cause, CauseClass, Why};
@@ -308,7 +308,13 @@ fn a_cancelled_job_is_of_the_cluster_only_by_its_own_word() {
     };
     assert!(ended("Preempted", &[]) && ended("NODE_FAIL", &[]) && ended("Evicted", &[]));
     assert!(ended("", &["K8S-PREEMPTED"]) && ended("deleted", &["K8S-NODE-LOST"]));
-    for reason in ["CANCELLED by 2001", "cancelled", "was cancelled", "cancelled from here", "PREEMPTED, CANCELLED by 0"] {
+    for reason in [
+        "CANCELLED by 2001",
+        "cancelled",
+        "was cancelled",
+        "cancelled from here",
+        "PREEMPTED, CANCELLED by 0",
+    ] {
         assert!(!ended(reason, &[]) && !ended(reason, &["K8S-PREEMPTED", "SLURM-NODE-FAILED"]), "{reason}");
     }
     for codes in [&[][..], &["K8S-DELETED"], &["K8S-OOM"], &["K8S-EXIT"]] {

@@ -89,7 +89,9 @@ impl JobHistory {
             return None;
         }
         let named = setting("path").and_then(serde_json::Value::as_str).map(PathBuf::from);
-        let is_below = |path: &PathBuf| path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        let is_below = |path: &PathBuf| {
+            path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        };
         let shared = named.as_ref().is_some_and(|path| !is_below(path));
         let folder = config.state_dir.join(named.unwrap_or_else(|| "history".into()));
         Some(Self { path: folder.join(format!("{}.jsonl", encode(&target.name))), shared })
@@ -142,8 +144,8 @@ impl JobHistory {
     fn lock(&self) -> Result<Locked> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         if self.shared {
-            let of_folder = std::fs::metadata(folder)
-                .map_err(|error| files::io_error("cannot find", folder, error))?;
+            let of_folder =
+                std::fs::metadata(folder).map_err(|error| files::io_error("cannot find", folder, error))?;
             // Who may write to the folder may write to the file.
             return Locked::open(&self.path, of_folder.mode() & 0o066 | 0o600);
         }

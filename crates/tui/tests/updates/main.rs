@@ -175,7 +175,10 @@ fn nothing_is_added_beside_jobs() {
     for screen in ["1", "4"] {
         press(&mut model, screen);
         let effects = press(&mut model, "a");
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::AddTarget(..))), "{screen}: {effects:?}");
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, Effect::AddTarget(..))),
+            "{screen}: {effects:?}"
+        );
     }
 }
 
