@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -229,14 +229,27 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for reading and appending, and creates it with a mode if necessary; its folder must exist.
+/// Opens a regular file for reading and appending, and creates it if necessary, with a mode under any umask and the group of
+/// its folder, which must exist.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if it is not a regular file, and errors of the system.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW).bits().cast_signed();
     let mut options = OpenOptions::new();
-    let file = options.read(true).append(true).create(true).mode(mode).custom_flags(flags).open(path)?;
+    options.read(true).append(true).custom_flags(flags);
+    match options.clone().create_new(true).mode(0o600).open(path) {
+        Ok(file) => {
+            // Who is not of that group keeps a group of their own.
+            let _ = fchown(&file, None, Some(fs::metadata(folder_of(path))?.gid()));
+            file.set_permissions(Permissions::from_mode(mode))?;
+            return Ok(file);
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    // Another process may have removed it meanwhile.
+    let file = options.create(true).mode(mode).open(path)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }

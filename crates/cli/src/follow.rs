@@ -173,13 +173,15 @@ fn no_logs(job: &Job, error: &Error) -> JobEvent {
 }
 
 /// Reports how a followed job ended, and which transports its ranks used; returns the exit code.
-pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool) -> Result<u8> {
+pub async fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool) -> Result<u8> {
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
     let diagnosis = Sources::of_logs(&followed.map).plan(job.plan()).job(followed.detail.as_ref()).diagnose();
     let why = diagnosis.why.is_failure().then(|| diagnosis.why.clone());
-    let kept = followed.detail.as_ref();
-    let note = kept.and_then(|detail| job.keep_end(detail, Some(&diagnosis.why), diagnosis.verdict.fabric));
+    let note = match &followed.detail {
+        Some(detail) => job.keep_end(detail, Some(&diagnosis.why), diagnosis.verdict.fabric).await,
+        None => None,
+    };
     out.findings(note.as_slice());
     if out.is_data() {
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);

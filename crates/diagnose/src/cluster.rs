@@ -108,7 +108,7 @@ fn is_own(cause: &Cause) -> bool {
 }
 
 /// Returns the class of the cause that a cluster's finding is; those that only say that something failed are an exit code.
-fn class_of(code: &str) -> Option<CauseClass> {
+pub(crate) fn class_of(code: &str) -> Option<CauseClass> {
     Some(match code {
         "K8S-PREEMPTED" => CauseClass::Preempted,
         "K8S-DRAINED" | "K8S-EVICTED" | "K8S-DISRUPTED" => CauseClass::Evicted,
@@ -132,6 +132,15 @@ fn class_of(code: &str) -> Option<CauseClass> {
         "K8S-EXIT" | "K8S-CRASH-LOOP" | "K8S-FAILED" => CauseClass::ExitCode,
         _ => return None,
     })
+}
+
+/// Returns whether the cluster itself says that it ended a job: a node failed, or it took the nodes away. Never where a person
+/// cancelled the job, whatever had happened to it before.
+pub fn ended_by_cluster(job: &JobDetail) -> bool {
+    let reason = &job.summary.reason;
+    let by_person = reason.to_ascii_lowercase().contains("cancelled");
+    let said = by_finding(job).map(|(_, class)| class).or_else(|| class(reason));
+    !by_person && matches!(said, Some(CauseClass::NodeFail | CauseClass::Preempted | CauseClass::Evicted))
 }
 
 /// Returns the cause that a finding of the cluster is, with the replica that it names.

@@ -12,7 +12,7 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobHandle, JobPhase, SubmissionId};
 use weftrun_core::spec::{JobSpec, LeftOut, RetryPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
-use weftrun_diagnose::nodes::{Decision, JobRecord, RetryInput, decide};
+use weftrun_diagnose::nodes::{Decision, JobRecord, RetryInput, decide, ended_by_cluster};
 
 use crate::journal::{Record, RecordState};
 use crate::{Client, Job, Outcome, Plan};
@@ -111,6 +111,7 @@ impl Client {
         let before = record.attempt.as_ref();
         Ok(decide(&RetryInput {
             phase: detail.summary.phase,
+            by_cluster: ended_by_cluster(&detail),
             cause: ended.as_ref().and_then(|ended| ended.cause.as_ref()),
             made: number.saturating_sub(2),
             max: policy.max,

@@ -10,7 +10,7 @@ use weftrun_core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun_core::log::{Entry, LogBatch, LogOptions, LogStore, clean_text};
 use weftrun_core::nccl::{FabricSeen, TransportMap};
 use weftrun_core::spec::JobSpec;
-use weftrun_core::{ErrorKind, Finding, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Why, WhyState};
 use weftrun_diagnose::health::{HealthState, INTERVAL};
 use weftrun_diagnose::nodes::JobRecord;
@@ -141,24 +141,30 @@ impl Job {
         {
             self.sightings().keep(self.handle(), &why);
         }
-        why.findings.extend(self.keep_end(detail, Some(&why), verdict.fabric));
+        let note = self.keep_end(detail, Some(&why), verdict.fabric).await;
+        why.findings.extend(note);
         why
     }
 
     /// Adds the job to the history of its target, once it has ended: its nodes, its outcome, the cause of its failure, and the
     /// fabric that its logs show. Returns a note where that failed, which has no effect on the job.
-    pub fn keep_end(&self, detail: &JobDetail, why: Option<&Why>, fabric: FabricSeen) -> Option<Finding> {
-        self.keep_record(detail, why, fabric, |_| {})
-    }
-
-    pub(crate) fn keep_record(
+    pub async fn keep_end(
         &self,
         detail: &JobDetail,
         why: Option<&Why>,
         fabric: FabricSeen,
-        add: impl FnOnce(&mut JobRecord),
     ) -> Option<Finding> {
-        let history = self.history()?;
+        self.keep_record(self.record_of_end(detail, why, fabric)?).await
+    }
+
+    /// Returns what the history says of the job's end; none before it, and where no history is kept.
+    pub(crate) fn record_of_end(
+        &self,
+        detail: &JobDetail,
+        why: Option<&Why>,
+        fabric: FabricSeen,
+    ) -> Option<JobRecord> {
+        self.history()?;
         let mut record = JobRecord::of(detail, why, weftrun_backends::clock::now())?;
         record.fabric = (fabric != FabricSeen::Unknown).then(|| fabric.label().to_owned());
         let gpus = |spec: &JobSpec| {
@@ -166,8 +172,22 @@ impl Job {
                 .fold(0_u32, |sum, role| sum.saturating_add(role.nodes.saturating_mul(role.gpus_per_node)))
         };
         record.gpus = self.spec().map(gpus);
-        add(&mut record);
-        let error = history.append(&record).err()?;
+        Some(record)
+    }
+
+    pub(crate) async fn keep_record(&self, record: JobRecord) -> Option<Finding> {
+        let history = self.history()?.clone();
+        // It waits for other processes and for the disk.
+        let written = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime.spawn_blocking(move || history.append(&record)).await,
+            Err(_) => Ok(history.append(&record)),
+        };
+        let error = match written {
+            Ok(written) => written.err()?,
+            Err(failed) => {
+                Error::new(ErrorKind::Unexpected, "writing it was not finished").with_source(failed)
+            }
+        };
         let message = format!("the end of the job was not added to the history of its nodes: {error}");
         let fix = "free some space or check the permissions, or set `[history] path` to another folder; `enabled = false` keeps none";
         Some(Finding::info("HISTORY-UNWRITTEN", message).fix(fix))

@@ -23,21 +23,21 @@ pub(crate) fn beside(file: &Path) -> PathBuf {
 /// Waits for a lock and takes it. On a file system without locks it returns none, and the protected operation
 /// runs without one.
 pub(crate) fn exclusive(path: &Path) -> Result<Option<File>> {
-    hold(open_private(path).map_err(|error| config_error("cannot open", path, error))?, path)
+    hold(open_private(path).map_err(|error| config_error("cannot open", path, error))?, path, PATIENCE)
 }
 
-/// Waits for the lock of an open file and takes it; none on a file system without locks.
-pub(crate) fn hold(file: File, path: &Path) -> Result<Option<File>> {
+/// Waits so long for the lock of an open file and takes it; none on a file system without locks.
+pub(crate) fn hold(file: File, path: &Path, patience: Duration) -> Result<Option<File>> {
     let began = Instant::now();
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => {
+            Err(TryLockError::WouldBlock) if began.elapsed() < patience => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => {
                 let message =
-                    format!("another process has held {} for {} s", path.display(), PATIENCE.as_secs());
+                    format!("another process has held {} for {} s", path.display(), patience.as_secs());
                 return Err(Error::new(ErrorKind::Timeout, message).retryable());
             }
             Err(TryLockError::Error(error)) => {

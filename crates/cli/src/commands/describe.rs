@@ -31,7 +31,8 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         let detail = job.describe().await?;
         let why = job.trouble(&detail).await;
         if why.is_none() {
-            context.out.findings(job.keep_end(&detail, None, FabricSeen::Unknown).as_slice());
+            let note = job.keep_end(&detail, None, FabricSeen::Unknown).await;
+            context.out.findings(note.as_slice());
         }
         Ok((job, detail, why))
     })?;

@@ -6,10 +6,10 @@ use weftrun::core::log::clean_text;
 use weftrun::core::spec::RetryPolicy;
 use weftrun::diagnose::nodes::Decision;
 use weftrun::report::RetryReport;
-use weftrun::{Client, Job, NextAttempt, Result};
+use weftrun::{Client, ErrorKind, Job, NextAttempt, Result};
 
 use crate::context::Context;
-use crate::follow;
+use crate::{follow, report_error};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,12 +55,22 @@ pub fn run(context: &Context, args: &RetryArgs) -> Result<u8> {
 }
 
 /// Submits a job again that has ended, if the decision is so; none if it stays ended. Every decision is printed with its
-/// evidence.
+/// evidence. An error is printed, and the job's own end stays what it was; only an interruption is returned.
 pub async fn next(context: &Context, job: &Job, policy: RetryPolicy) -> Result<Option<Job>> {
-    let client = context.client()?;
-    let next = client.next_attempt(job, policy).await?;
-    say(context, &next);
-    submit(context, &client, &next).await
+    let attempt = async {
+        let client = context.client()?;
+        let next = client.next_attempt(job, policy).await?;
+        say(context, &next);
+        submit(context, &client, &next).await
+    };
+    match attempt.await {
+        Err(error) if error.kind() != ErrorKind::Interrupted => {
+            context.out.say(format!("{} was not submitted again:", job.handle()));
+            report_error::report(&context.out, &error);
+            Ok(None)
+        }
+        made => made,
+    }
 }
 
 /// Returns the job of an attempt, which another process may have made.

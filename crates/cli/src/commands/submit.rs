@@ -137,8 +137,11 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
         context.out.say("the job is not submitted again by itself: use --follow or --wait, or `weftrun wait` or `weftrun retry` later");
     }
     let mut job = job;
+    // One for all attempts.
+    let deadline = args.timeout.and_then(|limit| Instant::now().checked_add(limit));
     loop {
-        let code = watch(context, args, planned, &job).await?;
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let code = watch(context, args, left, planned, &job).await?;
         let Some(policy) = policy.filter(|_| code == exit_codes::JOB_FAILED && (args.follow || args.wait))
         else {
             return Ok(code);
@@ -171,17 +174,24 @@ fn announce_attempt(context: &Context, job: &Job) -> Result<()> {
 }
 
 /// Watches a submitted job as far as was asked, and returns the exit code.
-async fn watch(context: &Context, args: &SubmitArgs, planned: &Plan, job: &Job) -> Result<u8> {
+async fn watch(
+    context: &Context,
+    args: &SubmitArgs,
+    left: Option<Duration>,
+    planned: &Plan,
+    job: &Job,
+) -> Result<u8> {
     if args.follow {
-        let following = Box::pin(with_limits(follow::follow(context, job), args.timeout, job.handle()));
+        let following = Box::pin(with_limits(follow::follow(context, job), left, job.handle()));
         let followed = match follow::if_started(context, job, args.start_timeout, following).await? {
             Ok(followed) => followed,
             Err(error) => return late(context, job, error).await,
         };
-        return follow::conclude(context, job, &followed, planned.planned().spec.fabric.strict);
+        return Box::pin(follow::conclude(context, job, &followed, planned.planned().spec.fabric.strict))
+            .await;
     }
     if args.wait {
-        let waiting = Box::pin(with_limits(job.wait(), args.timeout, job.handle()));
+        let waiting = Box::pin(with_limits(job.wait(), left, job.handle()));
         return match follow::if_started(context, job, args.start_timeout, waiting).await? {
             Ok(summary) => {
                 super::wait::keep(context, job).await;
@@ -191,7 +201,7 @@ async fn watch(context: &Context, args: &SubmitArgs, planned: &Plan, job: &Job) 
         };
     }
     if args.start_timeout.is_some() {
-        let starting = Box::pin(with_limits(follow::started(job), args.timeout, job.handle()));
+        let starting = Box::pin(with_limits(follow::started(job), left, job.handle()));
         follow::if_started(context, job, args.start_timeout, starting).await??;
     }
     Ok(exit_codes::OK)

@@ -1,6 +1,6 @@
 //! `wait`: waits until jobs have ended.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures_util::StreamExt;
@@ -47,7 +47,9 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
             }
         }
         let several = args.jobs.handles.len() > 1;
-        let waits = jobs.into_iter().map(|job| to_the_end(context, args, several, job));
+        // One for all attempts of all jobs.
+        let deadline = args.timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let waits = jobs.into_iter().map(|job| to_the_end(context, args, deadline, several, job));
         let mut waits: FuturesUnordered<_> = waits.collect();
         let mut code = exit_codes::OK;
         while let Some(of_job) = waits.next().await {
@@ -61,9 +63,16 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
 }
 
 /// Waits for a job and for the attempts after it, and returns the exit code of the last.
-async fn to_the_end(context: &Context, args: &WaitArgs, several: bool, mut job: Job) -> Result<u8> {
+async fn to_the_end(
+    context: &Context,
+    args: &WaitArgs,
+    deadline: Option<Instant>,
+    several: bool,
+    mut job: Job,
+) -> Result<u8> {
     loop {
-        let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let summary = with_limits(job.wait(), left, job.handle()).await?;
         let code = exit_code_of(&summary);
         let of_job = job.spec().and_then(|spec| spec.retry);
         let policy = match (args.retry, of_job) {
@@ -92,7 +101,7 @@ pub async fn keep(context: &Context, job: &Job) {
             drop(job.why_with(&detail).await);
             None
         }
-        _ => job.keep_end(&detail, None, FabricSeen::Unknown),
+        _ => job.keep_end(&detail, None, FabricSeen::Unknown).await,
     };
     context.out.findings(note.as_slice());
 }

@@ -100,6 +100,45 @@ fn a_program_that_fails_runs_once() {
     assert!(refused.code != 0 && refused.err.contains("leaving out nodes"), "{}", refused.err);
 }
 
+/// An attempt that cannot be made takes nothing from the job's own result, nor from the wait for others.
+#[test]
+fn an_attempt_that_cannot_be_made_leaves_the_result() {
+    let place = Place::new();
+    let submit = |name: &str, script: &str| {
+        place.write("job.toml", format!("name = \"{name}\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"));
+        place.run("submit job.toml").ok().out.trim().to_owned()
+    };
+    let (bad, good) = (submit("bad", "exit 3"), submit("good", "sleep 3"));
+    // As of jobs that were submitted from another machine.
+    std::fs::remove_dir_all(place.state().join("journal")).unwrap();
+    let waited = place.run(&format!("wait --retry 2 {bad} {good}")).code(1);
+    for said in [
+        format!("{bad} was not submitted again"),
+        "not submitted from this machine".to_owned(),
+        format!("{good}: succeeded"),
+    ] {
+        assert!(waited.err.contains(&said), "{said}: {}", waited.err);
+    }
+}
+
+/// The time limit is one for all attempts.
+#[test]
+fn a_time_limit_does_not_begin_anew_with_an_attempt() {
+    let place = Place::new();
+    let words = "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500).";
+    let script = format!(
+        "echo run >> runs\n[ $(wc -l < runs) = 1 ] || exec sleep 300\nsleep 8\necho '[rank0]: Traceback (most recent call last):'\necho '[rank0]: {words}'\nexit 1\n"
+    );
+    place.write("fails.sh", script);
+    place.write("job.toml", "name = \"meet\"\ncommand = [\"sh\", \"fails.sh\"]\n");
+    let began = std::time::Instant::now();
+    let handle = place.run("submit job.toml").ok().out.trim().to_owned();
+    let waited = place.run(&format!("wait --retry 3 --timeout 10s {handle}"));
+    assert!(waited.code != 0 && waited.err.contains("attempt 2 follows"), "{waited:?}");
+    assert!(began.elapsed().as_secs() < 18, "8 s and then 10 s: {:?}", began.elapsed());
+    place.run("cancel meet-r2 -b local");
+}
+
 /// A rendezvous that fails is tried once more, as one job with two attempts.
 #[test]
 fn a_rendezvous_that_fails_is_tried_once_more() {

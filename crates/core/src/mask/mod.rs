@@ -330,12 +330,31 @@ pub(crate) fn is_value(value: &str) -> bool {
 
 /// Returns whether a value stands for one that a person is to fill in: `YOUR_API_KEY_HERE`, `PLACEHOLDER_HF_TOKEN`.
 fn is_placeholder(value: &str) -> bool {
-    const TOLD: [&str; 8] = ["your", "placeholder", "replace", "change", "changeme", "insert", "here", "add"];
-    let plain = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b' '));
+    const WHOLE: [&str; 4] = ["changeme", "change-me", "replaceme", "replace-me"];
+    const FIRST: [&str; 5] = ["your", "placeholder", "replace", "insert", "add"];
+    const LAST: [&str; 10] = [
+        "here",
+        "key",
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "pat",
+        "credentials",
+        "value",
+        "placeholder",
+    ];
     let crosses = value.len() > 2 && value.bytes().all(|byte| matches!(byte, b'x' | b'X'));
-    let is_told = |word: &str| TOLD.iter().any(|told| word.eq_ignore_ascii_case(told));
-    let mut words = value.split(['_', '-', ' ']);
-    crosses || plain && (words.clone().count() > 1 || value.len() > "change".len()) && words.any(is_told)
+    let plain = value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b' '));
+    if !plain || crosses {
+        return crosses;
+    }
+    let value = value.to_ascii_lowercase().replace(['_', ' '], "-");
+    // The words between may be any; a phrase of a password begins and ends with others.
+    let ends = value.split_once('-').map(|(first, rest)| (first, rest.rsplit('-').next().unwrap_or(rest)));
+    value == "placeholder"
+        || WHOLE.contains(&&*value)
+        || ends.is_some_and(|(first, last)| FIRST.contains(&first) && LAST.contains(&last))
 }
 
 /// Returns whether a value is likely a secret where its name may be a word of a sentence.

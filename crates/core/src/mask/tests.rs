@@ -153,7 +153,20 @@ fn values_are_masked_by_their_names_and_places() {
 /// What has digits, or one word, may be a secret.
 #[test]
 fn a_word_of_a_placeholder_does_not_make_one() {
-    for text in ["PASSWORD=yourmom123x", "HF_TOKEN=hereiam", "API_KEY=change8me", "TOKEN=xXx9"] {
+    for text in [
+        "PASSWORD=yourmom123x",
+        "HF_TOKEN=hereiam",
+        "API_KEY=change8me",
+        "TOKEN=xXx9",
+        "DB_PASSWORD=add-horse-battery",
+        "DB_PASSWORD=correct-horse-here",
+        "DB_PASSWORD=your-horse-battery",
+        "DB_PASSWORD=change-the-guard",
+        "DB_PASSWORD=replacement",
+    ] {
         assert!(super::holds_secret(text), "{text}");
+    }
+    for text in ["HF_TOKEN=INSERT_TOKEN_HERE", "HF_TOKEN=<your token>", "PASSWORD=CHANGE_ME", "API_KEY=xxx"] {
+        assert!(!super::holds_secret(text), "{text}");
     }
 }

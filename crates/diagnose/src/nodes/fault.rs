@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
-use crate::rules::{Rule, rules};
+use crate::rules::{Rule, rule_of_error, rules};
 
 word_enum! {
     /// Whose failure a cause is, where it is not the program's. Each rule has its own ([`Rule::fault`]).
@@ -51,9 +51,15 @@ impl Fault {
         }
     }
 
-    /// Returns the fault of a cause; none where it is the program's, or nobody's that a retry could help.
+    /// Returns the fault of a cause; none where it is the program's, or nobody's that a retry could help. What the cluster itself
+    /// reports has codes of its own, and the fault of its class.
     pub fn of(cause: &Cause) -> Option<Self> {
-        let rule = rules().find(|rule| rule.code == cause.code)?;
+        // A node may evict a pod for what the program uses; a drain is never for that.
+        if matches!(cause.code.as_str(), "K8S-DRAINED" | "K8S-DISRUPTED") {
+            return Some(Self::Cluster);
+        }
+        let by_code = rules().find(|rule| rule.code == cause.code);
+        let rule = by_code.unwrap_or_else(|| rule_of_error(cause.class, &[]));
         let lines = cause.evidence.iter().map(|evidence| evidence.text.as_str());
         let proved = |proof: fn(&str) -> bool| lines.chain([cause.what.as_str()]).any(proof);
         if rule.proof.is_some_and(proved) { Some(Self::Hardware) } else { rule.fault }
@@ -94,6 +100,7 @@ pub(crate) fn is_dead_nic(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::class_of;
 
     #[test]
     fn hardware_is_told_by_the_number_of_the_driver_and_the_words_of_the_nic() {
@@ -109,6 +116,37 @@ mod tests {
         }
         assert!(is_dead_nic("NET/IB : Got async event : port error"));
         assert!(!is_dead_nic("NET/IB : Got async event : GID table change"));
+    }
+
+    /// What the cluster reports has codes that are no rules.
+    #[test]
+    fn a_cause_that_the_cluster_reports_has_the_fault_of_its_class() {
+        for (code, fault) in [
+            ("K8S-NODE-LOST", Some(Fault::Node)),
+            ("SLURM-NODE-FAILED", Some(Fault::Node)),
+            ("K8S-PREEMPTED", Some(Fault::Cluster)),
+            ("SLURM-PREEMPTED", Some(Fault::Cluster)),
+            ("K8S-DRAINED", Some(Fault::Cluster)),
+            ("K8S-DISRUPTED", Some(Fault::Cluster)),
+            // What the program uses, or what somebody did: a retry may fail the same way.
+            ("K8S-EVICTED", None),
+            ("K8S-DELETED", None),
+            ("K8S-NAMESPACE-DELETED", None),
+            ("K8S-OOM", None),
+            ("SLURM-OUT-OF-MEMORY", None),
+            ("SLURM-TIME-LIMIT", None),
+            ("K8S-IMAGE-PULL", None),
+            ("K8S-UNSCHEDULABLE", None),
+            ("K8S-QUOTA", None),
+            ("SLURM-NEVER-STARTS", None),
+            ("K8S-START", None),
+            ("K8S-EXIT", None),
+        ] {
+            let class = class_of(code).unwrap();
+            let mut cause = Cause::new(class, rule_of_error(class, &[]), "words".to_owned());
+            code.clone_into(&mut cause.code);
+            assert_eq!(Fault::of(&cause), fault, "{code}");
+        }
     }
 
     /// What a program does wrong counts against no node.

@@ -145,12 +145,14 @@ pub fn judge(records: &[JobRecord], folded: &FoldedRuns, now: Timestamp) -> Vec<
         }
     }
     let counts = |record: &JobRecord| now.duration_since(record.at) <= WINDOW;
-    let ends = ends_of_links(&records);
+    let recent: Vec<&JobRecord> = records.iter().copied().filter(|record| counts(record)).collect();
+    // A node that was repaired since is no common end of what fails now; what is old is listed by all that is known.
+    let (ends_now, ends_ever) = (ends_of_links(&recent), ends_of_links(&records));
     for record in &records {
-        let cause = record.cause.as_ref().filter(|cause| cause.confidence > Confidence::Low);
-        let fault = cause.and_then(|cause| cause.fault).filter(|fault| fault.is_of_node());
-        if let (Some(cause), Some(fault)) = (cause, fault)
-            && let Some(node) = accused(&cause.nodes, &ends)
+        let ends = if counts(record) { &ends_now } else { &ends_ever };
+        if let Some(cause) = &record.cause
+            && let Some(fault) = cause.fault_of_node()
+            && let Some(node) = accused(&cause.nodes, ends)
         {
             let report = nodes.entry(node).or_insert_with(|| NodeReport::new(node));
             report.failures = report.failures.saturating_add(1);
@@ -191,7 +193,7 @@ fn latest(records: &[JobRecord]) -> Vec<&JobRecord> {
 fn ends_of_links<'r>(records: &[&'r JobRecord]) -> HashMap<&'r str, u32> {
     let mut ends: HashMap<&str, u32> = HashMap::new();
     let causes = records.iter().filter_map(|record| record.cause.as_ref());
-    for cause in causes.filter(|cause| cause.fault.is_some_and(Fault::is_of_node)) {
+    for cause in causes.filter(|cause| cause.fault_of_node().is_some()) {
         for node in &cause.nodes {
             let count = ends.entry(node).or_default();
             *count = count.saturating_add(1);

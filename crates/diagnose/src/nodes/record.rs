@@ -167,7 +167,9 @@ impl JobRecord {
         if self.nodes.is_empty() {
             self.nodes.clone_from(&earlier.nodes);
         }
-        if self.cause.is_none() && self.outcome == earlier.outcome {
+        // A later look may know less: the logs of a node are gone, or an exit code alone is left.
+        let proves = |record: &Self| record.cause.as_ref().is_some_and(CauseRecord::is_evidence);
+        if self.outcome == earlier.outcome && (self.cause.is_none() || proves(earlier) && !proves(&self)) {
             self.cause.clone_from(&earlier.cause);
         }
         if self.slow.is_empty() {
@@ -207,6 +209,16 @@ impl CauseRecord {
             what: weftrun_core::mask::mask(&cause.what).chars().take(LONGEST_TEXT).collect(),
             confidence,
         }
+    }
+
+    /// Returns the fault where it counts against a node: what is too uncertain does not.
+    pub(super) fn fault_of_node(&self) -> Option<Fault> {
+        self.fault.filter(|fault| fault.is_of_node() && self.confidence > Confidence::Low)
+    }
+
+    /// Returns whether it is evidence against nodes that it names.
+    fn is_evidence(&self) -> bool {
+        self.fault_of_node().is_some() && !self.nodes.is_empty()
     }
 }
 

@@ -15,6 +15,9 @@ pub const MOST_LEFT_OUT: usize = 2;
 pub struct RetryInput<'a> {
     /// The phase that the cluster reports now.
     pub phase: JobPhase,
+    /// Whether the cluster itself says that it ended the job ([`ended_by_cluster`](super::ended_by_cluster)), which some report as
+    /// cancelled.
+    pub by_cluster: bool,
     /// Why it failed, where that is known.
     pub cause: Option<&'a CauseRecord>,
     /// Retries that were made.
@@ -58,10 +61,8 @@ pub fn decide(input: &RetryInput<'_>) -> Decision {
     match input.phase {
         JobPhase::Failed => {}
         JobPhase::Succeeded => return stop("the job succeeded".to_owned()),
-        JobPhase::Cancelled if !is_of_cluster(input.cause) => {
-            return stop("the job was cancelled".to_owned());
-        }
-        JobPhase::Cancelled => {}
+        JobPhase::Cancelled if input.by_cluster => {}
+        JobPhase::Cancelled => return stop("the job was cancelled".to_owned()),
         phase => {
             return stop(format!("the job is {phase}: the cluster has it still, or starts it again itself"));
         }
@@ -101,11 +102,6 @@ pub fn decide(input: &RetryInput<'_>) -> Decision {
     let left = |node: &str| LeftOut { node: node.to_owned(), why: what.clone() };
     let proven = proven.into_iter().map(left).collect();
     Decision::Retry { proven, suspects, for_network, why: what }
-}
-
-/// Returns whether the cluster itself ended a job, which some report as cancelled.
-fn is_of_cluster(cause: Option<&CauseRecord>) -> bool {
-    cause.is_some_and(|cause| matches!(cause.fault, Some(Fault::Cluster | Fault::Node | Fault::Hardware)))
 }
 
 /// Returns the nodes that a cause proves to have failed. Of the ends of a link it is the one that is suspected already, or the

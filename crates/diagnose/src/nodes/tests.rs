@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use weftrun_core::Confidence;
 use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::spec::{LeftOut, RetryAvoid};
+use weftrun_core::{Confidence, Finding};
 
 use super::*;
 use crate::cause::{Cause, CauseClass, Why};
@@ -113,6 +113,13 @@ fn a_link_counts_against_its_common_end() {
     assert_eq!((*of(&judged, "bad"), *of(&judged, "a")), (Judgement::Suspect, Judgement::Clear));
     let judged = judgements(&[link(1, &["a", "b"]), link(2, &["a", "b"])]);
     assert!(judged.iter().all(|(_, judgement)| *judgement == Judgement::Clear), "either end: {judged:?}");
+    // What was long ago, or is doubtful, does not tell which end it is.
+    let mut before = [link(1, &["a", "x"]), link(2, &["a", "y"])];
+    before[0].at = start() - WINDOW - SignedDuration::from_hours(1);
+    before[1].cause.as_mut().unwrap().confidence = Confidence::Low;
+    let [old, doubtful] = before;
+    let judged = judgements(&[old, doubtful, link(3, &["a", "b"])]);
+    assert_eq!(*of(&judged, "a"), Judgement::Clear, "repaired: {judged:?}");
 }
 
 #[test]
@@ -207,6 +214,7 @@ fn hardware_is_told_from_what_a_driver_may_do_wrong() {
 fn input<'a>(cause: Option<&'a CauseRecord>) -> RetryInput<'a> {
     RetryInput {
         phase: JobPhase::Failed,
+        by_cluster: false,
         cause,
         made: 0,
         max: 3,
@@ -282,12 +290,52 @@ fn a_job_that_has_not_ended_badly_is_not_submitted_again() {
     let cause = failed(job(1, start(), &["a"]), "X", Some(Fault::Hardware), &["a"]).cause.unwrap();
     for phase in JobPhase::ALL {
         let decision = decide(&RetryInput { phase, ..input(Some(&cause)) });
-        let ended_badly = matches!(phase, JobPhase::Failed | JobPhase::Cancelled);
-        assert_eq!(avoided(&decision).is_some(), ended_badly, "{phase}: {decision:?}");
+        assert_eq!(avoided(&decision).is_some(), phase == JobPhase::Failed, "{phase}: {decision:?}");
     }
-    let own = failed(job(1, start(), &["a"]), "JOB-CANCELLED", None, &[]).cause.unwrap();
-    let decision = decide(&RetryInput { phase: JobPhase::Cancelled, ..input(Some(&own)) });
-    assert_eq!(decision, Decision::Stop { why: "the job was cancelled".to_owned() });
+    let cancelled = RetryInput { phase: JobPhase::Cancelled, ..input(Some(&cause)) };
+    assert_eq!(decide(&cancelled), Decision::Stop { why: "the job was cancelled".to_owned() });
+    assert!(avoided(&decide(&RetryInput { by_cluster: true, ..cancelled })).is_some());
+}
+
+/// Only the cluster's own word, and never after a person's.
+#[test]
+fn a_cancelled_job_is_of_the_cluster_only_by_its_own_word() {
+    let ended = |reason: &str, codes: &[&str]| {
+        let mut detail = detail(&[("t-worker-0", "gpu-17")]);
+        (detail.summary.phase, detail.summary.reason) = (JobPhase::Cancelled, reason.to_owned());
+        detail.findings = codes.iter().map(|code| Finding::error(*code, "words")).collect();
+        ended_by_cluster(&detail)
+    };
+    assert!(ended("Preempted", &[]) && ended("NODE_FAIL", &[]) && ended("Evicted", &[]));
+    assert!(ended("", &["K8S-PREEMPTED"]) && ended("deleted", &["K8S-NODE-LOST"]));
+    for reason in [
+        "CANCELLED by 2001",
+        "cancelled",
+        "was cancelled",
+        "cancelled from here",
+        "PREEMPTED, CANCELLED by 0",
+    ] {
+        assert!(!ended(reason, &[]) && !ended(reason, &["K8S-PREEMPTED", "SLURM-NODE-FAILED"]), "{reason}");
+    }
+    for codes in [&[][..], &["K8S-DELETED"], &["K8S-OOM"], &["K8S-EXIT"]] {
+        assert!(!ended("", codes) && !ended("deleted", codes), "{codes:?}");
+    }
+}
+
+/// A later look that knows less takes no evidence away; one that knows more replaces it.
+#[test]
+fn a_vaguer_look_keeps_the_evidence() {
+    let earlier = failed(job(1, start(), &["a"]), "GPU-LOST", Some(Fault::Hardware), &["a"]);
+    let code = |later: JobRecord, earlier: &JobRecord| later.over(earlier).cause.unwrap().code;
+    let look = |code: &str, fault, nodes: &[&str]| failed(job(1, start(), &["a"]), code, fault, nodes);
+    assert_eq!(code(look("PROCESS-EXITED", None, &["a"]), &earlier), "GPU-LOST");
+    assert_eq!(code(look("SLURM-NODE-FAILED", Some(Fault::Node), &[]), &earlier), "GPU-LOST");
+    assert_eq!(code(look("K8S-NODE-LOST", Some(Fault::Node), &["a"]), &earlier), "K8S-NODE-LOST");
+    let vague = look("PROCESS-EXITED", None, &["a"]);
+    assert_eq!(code(look("PROGRAM-EXCEPTION", None, &["a"]), &vague), "PROGRAM-EXCEPTION");
+    let mut doubtful = earlier;
+    doubtful.cause.as_mut().unwrap().confidence = Confidence::Low;
+    assert_eq!(code(look("PROGRAM-EXCEPTION", None, &["a"]), &doubtful), "PROGRAM-EXCEPTION");
 }
 
 /// Numbers that look random and are the same in every run.

@@ -5,6 +5,7 @@
 
 mod differ;
 mod ends;
+mod launchers;
 mod libfabric;
 mod messages;
 mod node;
@@ -21,9 +22,10 @@ use aho_corasick::AhoCorasick;
 
 pub(super) use ends::{
     COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED,
-    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, SLURM_REFUSED,
-    STORE_LOST, rule_of_exit, rule_of_signal,
+    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST,
+    rule_of_exit, rule_of_signal,
 };
+pub(super) use launchers::SLURM_REFUSED;
 pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
@@ -376,6 +378,7 @@ static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
         program::RULES,
         differ::RULES,
         messages::RULES,
+        launchers::RULES,
         ends::RULES,
         starts::RULES,
     ];

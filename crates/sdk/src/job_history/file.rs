@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
+use std::time::Duration;
 
 use weftrun_backends::files::{open, open_append, replace_as};
 
@@ -13,6 +14,9 @@ use crate::lock;
 const MOST_READ: u64 = 64 << 20;
 /// Most bytes at the end of a file that are searched for an earlier line.
 const TAIL: u64 = 256 << 10;
+
+/// How long to wait for another process that writes a line.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A file of lines that this process alone writes to, as long as the value lives.
 pub(super) struct Locked {
@@ -28,7 +32,7 @@ impl Locked {
         let failed = |error| crate::files::io_error("cannot write", path, error);
         for _ in 0..TRIES {
             let file = open_append(path, mode).map_err(failed)?;
-            let Some(file) = lock::hold(file, path)? else {
+            let Some(file) = lock::hold(file, path, PATIENCE)? else {
                 let file = open_append(path, mode).map_err(failed)?;
                 return Ok(Self { file, is_locked: false });
             };
@@ -73,9 +77,13 @@ impl Locked {
         }
     }
 
-    /// Replaces the whole file, with the mode that it has.
+    /// Replaces the whole file, with the mode and the group that it has.
     pub fn replace(&self, path: &Path, text: &str) -> io::Result<()> {
-        replace_as(path, text.as_bytes(), self.file.metadata()?.mode() & 0o666)
+        let before = self.file.metadata()?;
+        replace_as(path, text.as_bytes(), before.mode() & 0o666)?;
+        // Who is not of the group keeps the file all the same, with a group of their own.
+        let _ = chown(path, None, Some(before.gid()));
+        Ok(())
     }
 }
 

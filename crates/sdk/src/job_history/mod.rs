@@ -11,7 +11,9 @@ mod file;
 mod tests;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,8 @@ use file::Locked;
 
 /// Size from which on a file is made shorter.
 const LARGE: u64 = 32 << 20;
+/// Growth after which that is tried again where it failed: it reads the whole file.
+const AGAIN: u64 = 1 << 20;
 /// The backend whose nodes are processes of this machine.
 const SIMULATED: &str = "local";
 /// Longest line that is written.
@@ -74,8 +78,8 @@ struct Folded {
 }
 
 impl JobHistory {
-    /// Returns the history of a target; none if `[history] enabled = false`, and for this machine, whose nodes are simulated. A `[history] path` that is not absolute is one below
-    /// the state folder.
+    /// Returns the history of a target; none if `[history] enabled = false`, and for this machine, whose nodes are simulated. A
+    /// `[history] path` that is not absolute is one below the state folder, and as private as that.
     pub fn of(config: &Config, target: &TargetConfig) -> Option<Self> {
         let setting =
             |key: &str| config.resolved.settings.get(&["history", key]).map(|setting| &setting.value);
@@ -85,7 +89,10 @@ impl JobHistory {
             return None;
         }
         let named = setting("path").and_then(serde_json::Value::as_str).map(PathBuf::from);
-        let shared = named.is_some();
+        let is_below = |path: &PathBuf| {
+            path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        };
+        let shared = named.as_ref().is_some_and(|path| !is_below(path));
         let folder = config.state_dir.join(named.unwrap_or_else(|| "history".into()));
         Some(Self { path: folder.join(format!("{}.jsonl", encode(&target.name))), shared })
     }
@@ -121,18 +128,27 @@ impl JobHistory {
                 format!("the record has {} bytes, more than 1 MiB", line.len()),
             ));
         }
+        let before = locked.len().map_err(failed)?;
         locked.append(&line, &tail).map_err(failed)?;
-        if locked.is_locked && locked.len().map_err(failed)? > LARGE {
-            self.shorten(&locked, LARGE / 2, weftrun_backends::clock::now())?;
+        // The line is written, whatever becomes of this.
+        let grown = before..locked.len().unwrap_or(before);
+        if locked.is_locked
+            && is_to_shorten(grown, LARGE)
+            && let Err(error) = self.shorten(&locked, LARGE / 2, weftrun_backends::clock::now())
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the history cannot be made shorter");
         }
         Ok(())
     }
 
     fn lock(&self) -> Result<Locked> {
-        if self.shared {
-            return Locked::open(&self.path, 0o666);
-        }
         let folder = self.path.parent().unwrap_or(Path::new("."));
+        if self.shared {
+            let of_folder =
+                std::fs::metadata(folder).map_err(|error| files::io_error("cannot find", folder, error))?;
+            // Who may write to the folder may write to the file.
+            return Locked::open(&self.path, of_folder.mode() & 0o066 | 0o600);
+        }
         files::make_private_dir(folder).map_err(|error| files::io_error("cannot make", folder, error))?;
         Locked::open(&self.path, 0o600)
     }
@@ -224,6 +240,11 @@ impl JobHistory {
         }
         locked.replace(&self.path, &text).map_err(|error| files::io_error("cannot write", &self.path, error))
     }
+}
+
+/// Returns whether a file that has grown so is made shorter now: once it is large, and again after each MiB where that failed.
+fn is_to_shorten(grown: Range<u64>, large: u64) -> bool {
+    grown.end > large && (grown.start <= large || grown.start / AGAIN < grown.end / AGAIN)
 }
 
 impl JobsPast {

@@ -1,3 +1,4 @@
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use weftrun_core::Confidence;
@@ -105,6 +106,65 @@ fn a_folder_that_cannot_be_written_is_an_error_that_names_it() {
     // Not a regular file.
     let full = JobHistory { path: PathBuf::from("/dev/full"), shared: true };
     assert!(full.append(&record(1)).is_err());
+}
+
+/// Whoever may write to the folder of a team may write to its file, under any umask.
+#[test]
+fn a_shared_file_is_as_open_as_its_folder() {
+    for (of_folder, of_file) in [(0o777, 0o666), (0o2770, 0o660), (0o755, 0o644), (0o700, 0o600)] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(of_folder)).unwrap();
+        let history = JobHistory { path: folder.path().join("pc.jsonl"), shared: true };
+        let mode = || std::fs::metadata(history.path()).unwrap().permissions().mode() & 0o777;
+        history.append(&record(1)).unwrap();
+        assert_eq!(mode(), of_file, "{of_folder:o}");
+        history.shorten(&history.lock().unwrap(), 8 << 10, weftrun_backends::clock::now()).unwrap();
+        assert_eq!(mode(), of_file, "{of_folder:o}, made shorter");
+    }
+}
+
+/// A folder that is named below the state folder is made, and stays private; one above it is nobody's to close.
+#[test]
+fn a_relative_folder_is_made_below_the_state_folder() {
+    let state = tempfile::tempdir().unwrap();
+    let of = |named: &str| {
+        let file = state.path().join("config.toml");
+        std::fs::write(&file, format!("[history]\npath = \"{named}\"\n")).unwrap();
+        let home = [("HOME".to_owned(), state.path().display().to_string())].into();
+        let mut config = Config::load_from(Some(&file), home).unwrap();
+        config.state_dir = state.path().to_owned();
+        JobHistory::of(&config, &TargetConfig::new("pc", "slurm", state.path())).unwrap()
+    };
+    let below = of("team/nodes");
+    below.append(&record(1)).unwrap();
+    assert!(below.path().starts_with(state.path()) && !below.shared);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(below.path()), mode(&state.path().join("team/nodes"))), (0o600, 0o700));
+    assert!(of("../team").shared && of("/shared/weftrun").shared);
+    assert!(of("/nowhere/team").append(&record(1)).unwrap_err().message().contains("/nowhere/team"));
+}
+
+/// The whole file is read once for each MiB that is added, not for each line.
+#[test]
+fn a_file_that_cannot_be_made_shorter_is_tried_now_and_then() {
+    let mib = |count: u64| count << 20;
+    assert!(!is_to_shorten(mib(31)..mib(32), mib(32)));
+    assert!(is_to_shorten(mib(32)..mib(32) + 1, mib(32)), "just large");
+    assert!(!is_to_shorten(mib(32) + 1..mib(32) + 500, mib(32)));
+    assert!(is_to_shorten(mib(33) - 1..mib(33) + 500, mib(32)));
+    assert!(!is_to_shorten(mib(40) + 1..mib(40) + 500, mib(32)));
+}
+
+/// A process that holds the file does not hold up the others.
+#[test]
+fn a_file_that_another_process_holds_is_waited_for_shortly() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = history(folder.path());
+    let _held = history.lock().unwrap();
+    let began = std::time::Instant::now();
+    let error = history.append(&record(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
 const WRITER: &str = "WEFTRUN_TEST_HISTORY";

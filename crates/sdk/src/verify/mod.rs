@@ -233,10 +233,10 @@ async fn keep(job: &Job, verified: &mut Verified) {
         BandwidthRecord::new(collective, figure.size, figure.busbw)
     });
     let (why, fabric) = (Some(&verified.transport.why), verified.transport.verdict.fabric);
-    let note = job.keep_record(&detail, why, fabric, |record| {
-        record.slow = slow;
-        record.bandwidth = figures.collect();
-    });
+    let Some(mut record) = job.record_of_end(&detail, why, fabric) else { return };
+    record.slow = slow;
+    record.bandwidth = figures.collect();
+    let note = job.keep_record(record).await;
     verified.regressions.extend(note);
 }
 

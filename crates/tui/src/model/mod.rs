@@ -223,6 +223,11 @@ impl Model {
         self.notify(text.as_ref(), NoticeKind::Message);
     }
 
+    /// Returns what the key makes a target of; none beside jobs, where what was found is not on the screen.
+    pub fn addable(&self) -> Option<&(&'static str, FoundTarget)> {
+        self.found.first().filter(|_| self.jobs.entries.is_empty())
+    }
+
     /// Shows an error in the bottom line.
     pub fn fail(&mut self, text: impl AsRef<str>) {
         self.notify(text.as_ref(), NoticeKind::Error);

@@ -179,8 +179,14 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::Demo];
         }
         Action::Demo => model.fail("this program has no demo"),
-        Action::AddTarget => match model.found.first().cloned() {
+        Action::AddTarget => match model.addable().cloned() {
             Some((backend, found)) => return vec![Effect::AddTarget(backend, found)],
+            // It is not on the screen, so nobody can know what the key would add.
+            None if !model.found.is_empty() => {
+                model.fail(
+                    "found targets are added from the empty list of jobs; `weftrun init` adds them too",
+                );
+            }
             None => model.fail("nothing was found on this machine that is not a target already"),
         },
         Action::Health => return screens::query_health(model),

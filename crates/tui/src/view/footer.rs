@@ -98,7 +98,7 @@ fn leads_somewhere(model: &Model, action: Action) -> bool {
         Action::Back => !is_at_root(model),
         Action::Leave => is_at_root(model),
         Action::Demo => model.has_demo,
-        Action::AddTarget => !model.found.is_empty() && model.jobs.entries.is_empty(),
+        Action::AddTarget => model.addable().is_some(),
         Action::OpenLogs => model.opens_logs,
         Action::Open | Action::Cancel | Action::Filter => model.current().is_some(),
         Action::Communicator => model.open.as_ref().is_some_and(|open| open.transport_view.views() > 1),

@@ -167,6 +167,21 @@ fn what_was_found_becomes_a_target() {
     assert!(press(&mut model, "a").is_empty());
 }
 
+/// The key writes the configuration only where what it adds is on the screen.
+#[test]
+fn nothing_is_added_beside_jobs() {
+    let mut model = opened();
+    model.found = common::empty().found;
+    for screen in ["1", "4"] {
+        press(&mut model, screen);
+        let effects = press(&mut model, "a");
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, Effect::AddTarget(..))),
+            "{screen}: {effects:?}"
+        );
+    }
+}
+
 #[test]
 fn esc_leads_back_and_q_out() {
     let mut model = opened();
