@@ -35,6 +35,7 @@ mod rule_input;
 mod rules;
 mod sources;
 
+pub use cluster::ended_by_cluster;
 pub use diagnosis::Diagnosis;
 pub use fabric::{NO_INFO, OF_SPEED, RANK_LATE};
 pub use judge::Judge;

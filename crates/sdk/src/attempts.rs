@@ -12,7 +12,8 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobHandle, JobPhase, SubmissionId};
 use weftrun_core::spec::{JobSpec, LeftOut, RetryPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
-use weftrun_diagnose::nodes::{Decision, JobRecord, RetryInput, decide, ended_by_cluster};
+use weftrun_diagnose::ended_by_cluster;
+use weftrun_diagnose::nodes::{Decision, JobRecord, RetryInput, decide};
 
 use crate::journal::{Record, RecordState};
 use crate::{Client, Job, Outcome, Plan};

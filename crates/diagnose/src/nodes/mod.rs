@@ -6,7 +6,6 @@ mod judgement;
 mod record;
 mod retry;
 
-pub use crate::cluster::ended_by_cluster;
 pub use fault::{Fault, faults};
 pub(crate) use fault::{is_dead_nic, is_hardware_xid};
 pub use judgement::{FoldedRuns, Judgement, LEAST_EVENTS, NodeEvent, NodeReport, NodeRuns, WINDOW, judge};

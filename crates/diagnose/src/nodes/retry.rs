@@ -15,7 +15,7 @@ pub const MOST_LEFT_OUT: usize = 2;
 pub struct RetryInput<'a> {
     /// The phase that the cluster reports now.
     pub phase: JobPhase,
-    /// Whether the cluster itself says that it ended the job ([`ended_by_cluster`](super::ended_by_cluster)), which some report as
+    /// Whether the cluster itself says that it ended the job ([`ended_by_cluster`](crate::ended_by_cluster)), which some report as
     /// cancelled.
     pub by_cluster: bool,
     /// Why it failed, where that is known.

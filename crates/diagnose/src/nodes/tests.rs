@@ -10,6 +10,7 @@ use weftrun_core::{Confidence, Finding};
 
 use super::*;
 use crate::cause::{Cause, CauseClass, Why};
+use crate::ended_by_cluster;
 use crate::rules::rules;
 
 fn start() -> Timestamp {

@@ -85,7 +85,7 @@ async fn play(context: &Context, args: &DemoArgs, planned: &Plan) -> Result<u8> 
     let watching = follow::Watching { snapshots: true, logs: !args.no_logs };
     let followed = follow::follow_with(context, &job, watching);
     let followed = with_limits(followed, Some(Duration::from_secs(600)), job.handle()).await?;
-    let code = follow::conclude(context, &job, &followed, false).await?;
+    let code = Box::pin(follow::conclude(context, &job, &followed, false)).await?;
     let out = &context.out;
     out.say(cost::text(&followed.map));
     out.say(format!(
