@@ -12,6 +12,8 @@ pub const MAX_TASKS: u32 = 1000;
 pub const TASK_VARIABLE: &str = "WEFTRUN_TASK";
 /// The variable with the number of tasks of the job.
 pub const TASKS_VARIABLE: &str = "WEFTRUN_TASKS";
+/// Most bytes of the name of a parameter.
+const LONGEST_NAME: usize = 64;
 /// The placeholder of the number of a task in a command.
 const TASK: &str = "task";
 
@@ -80,6 +82,11 @@ impl Tasks {
     pub fn count(&self) -> u32 {
         let size = |(first, last, step): &(u32, u32, u32)| (last - first) / step + 1;
         self.parts.iter().map(size).fold(0, u32::saturating_add)
+    }
+
+    /// Returns how many different tasks there are, where there are few enough to compare them.
+    pub fn different(&self) -> u32 {
+        self.few().and_then(|few| u32::try_from(few.len()).ok()).unwrap_or_else(|| self.count())
     }
 
     /// Returns the numbers of the tasks, in the order of the list.
@@ -224,7 +231,10 @@ impl JobSpec {
 /// Returns each `{name}` of a word with its place.
 fn placeholders(word: &str) -> impl Iterator<Item = (usize, &str)> {
     word.match_indices('{').filter_map(|(at, _)| {
-        let (name, _) = word.get(at + 1..)?.split_once('}')?;
+        let rest = word.get(at + 1..)?;
+        // No further than a name is long: a word of many braces is read once.
+        let end = rest.bytes().take(LONGEST_NAME + 1).position(|byte| byte == b'}')?;
+        let name = rest.get(..end)?;
         is_name(name).then_some((at, name))
     })
 }
@@ -232,7 +242,9 @@ fn placeholders(word: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Returns whether a text can be the name of a parameter.
 pub(crate) fn is_name(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(plain)
+    text.len() <= LONGEST_NAME
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(plain)
 }
 
 #[cfg(test)]
@@ -280,6 +292,18 @@ mod tests {
         let mut job = sweep();
         job.sweep.clear();
         assert_eq!(job.pieces("{task}"), [Piece::Text("{task}")]);
+    }
+
+    #[test]
+    fn a_word_of_braces_is_read_in_linear_time() {
+        let word = "{".repeat(1 << 20);
+        let began = std::time::Instant::now();
+        assert_eq!(placeholders(&word).count(), 0);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+        let longest = "a".repeat(LONGEST_NAME);
+        let found = [format!("{{{longest}}}"), format!("{{{longest}a}}")];
+        let count = |word: &String| placeholders(word).count();
+        assert_eq!(found.iter().map(count).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]
