@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn an_attempt_waits_for_no_job() {
-        let mut spec = JobSpec::builder("train").build().unwrap();
+        let mut spec = JobSpec::default();
         spec.after = vec!["afterok:slurm://prod/7".to_owned()];
         let next = without(&spec, numbered("train", 2), [].iter());
         assert_eq!((next.name.as_str(), next.after.len()), ("train-r2", 0));

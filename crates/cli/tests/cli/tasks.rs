@@ -180,9 +180,10 @@ fn a_submission_that_is_interrupted_says_how_far_it_came() {
 #[test]
 fn a_job_starts_after_another_one() {
     let place = Place::new();
+    let go = place.path("go");
+    let script = format!("until test -e {}; do sleep 0.1; done; exit 3", go.display());
     let first =
-        place.command(["submit", "-b", "local", "--name", "first", "--", "sh", "-c", "sleep 6; exit 3"]);
-    let first = crate::place::Done::of(first).ok().out.trim().to_owned();
+        place.command(["submit", "-b", "local", "--name", "first", "--", "sh", "-c", script.as_str()]);
     place.run("submit -b local --name needs --after first -- true").ok();
     let any =
         place.run(&format!("submit -b local --name follows --after afterany:{first} -- echo done")).ok();
@@ -190,6 +191,7 @@ fn a_job_starts_after_another_one() {
     let waits: Vec<&Value> = waits.iter().filter(|job| job["phase"] == "pending").collect();
     assert_eq!(waits.len(), 2, "{waits:?}");
     assert_eq!(waits[0]["reason"], "waits for the end of first");
+    place.write("go", "");
     place.run(&format!("wait {}", any.out.trim())).ok();
     let needs = place.run("wait -b local needs").code(1);
     assert!(needs.err.contains("first has ended (failed)"), "{}", needs.err);

@@ -1,6 +1,5 @@
 use std::sync::Mutex;
 
-use futures_util::stream::BoxStream;
 use weftrun_core::backend::{Document, Language};
 
 use super::*;
@@ -117,7 +116,7 @@ async fn a_set_that_is_refused_midway_is_continued_without_the_tasks_that_were_m
     *cluster.refused.lock().unwrap() = None;
     assert_eq!(submit_unless(&sets, &six(), || false).await.unwrap(), handle);
     assert_eq!(numbers(&cluster), [0, 2, 3, 4, 5]);
-    let mut spec = JobSpec::builder("lr").build().unwrap();
+    let mut spec = JobSpec::default();
     spec.array = Some("0-5".to_owned());
     assert!(is_whole(&sets, &handle, Some(&spec)).await.unwrap(), "all of them were submitted once");
 }
