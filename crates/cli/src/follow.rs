@@ -30,9 +30,11 @@ pub struct Followed {
     pub map: TransportMap,
 }
 
-/// Returns the exit code for an ended job. A job that its cluster calls succeeded has another code than 0 if a rank failed.
+/// Returns the exit code for an ended job. A job that its cluster calls succeeded has another code than 0 if a rank failed, or if
+/// the results of some of its tasks are not known.
 pub fn exit_code_of(job: &JobSummary) -> u8 {
-    let well = job.phase == JobPhase::Succeeded && job.exit_code.unwrap_or(0) == 0;
+    let is_whole = job.tasks.as_ref().is_none_or(|tasks| tasks.missing() == 0);
+    let well = job.phase == JobPhase::Succeeded && job.exit_code.unwrap_or(0) == 0 && is_whole;
     if well { exit_codes::OK } else { exit_codes::JOB_FAILED }
 }
 
@@ -208,6 +210,9 @@ pub async fn conclude(context: &Context, job: &Job, followed: &Followed, strict:
         out.say(format!("{}: how it ended is not known", job.handle()));
         return Ok(exit_codes::JOB_FAILED);
     };
+    if let Some(tasks) = summary.tasks.as_ref().filter(|tasks| tasks.missing() > 0) {
+        out.say(format!("{}: not all of its tasks are known to have succeeded: {tasks}", job.handle()));
+    }
     let code = match exit_code_of(summary) {
         exit_codes::OK if !contradictions(&diagnosis).is_empty() => exit_codes::JOB_FAILED,
         code => code,

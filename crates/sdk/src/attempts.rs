@@ -66,6 +66,9 @@ impl Client {
     pub async fn next_attempt(&self, job: &Job, policy: RetryPolicy) -> Result<NextAttempt> {
         let (record, spec) = recorded(job)?;
         let number = record.attempt.as_ref().map_or(1, |attempt| attempt.number).saturating_add(1);
+        if spec.tasks().is_some() {
+            return Ok(NextAttempt { decision: no_tasks(), number, job: None, plan: None });
+        }
         let submission = id_of(record, number);
         let target = self.target_of(record)?;
         let known = self.journal().read(&submission)?;
@@ -196,6 +199,12 @@ impl Client {
     }
 }
 
+/// Decides for a job of many tasks, of which some may have succeeded.
+fn no_tasks() -> Decision {
+    let why = "the job has many tasks, and those that succeeded would run again; submit the tasks that failed by their numbers";
+    Decision::Stop { why: why.to_owned() }
+}
+
 /// Returns the job of the next attempt, and what the journal says of it; none if the decision is to stop.
 fn following(
     job: &Job,
@@ -207,13 +216,7 @@ fn following(
     let Decision::Retry { proven, suspects, for_network, why } = decision else { return None };
     let before = record.attempt.as_ref();
     let name = before.map_or(&record.name, |attempt| &attempt.name).clone();
-    let mut next = spec.clone();
-    next.name = numbered(&name, number);
-    for left in proven.iter().chain(suspects) {
-        if !next.avoid.contains(&left.node) {
-            next.avoid.push(left.node.clone());
-        }
-    }
+    let next = without(spec, numbered(&name, number), proven.iter().chain(suspects));
     let left_out = before.map_or(&[][..], |attempt| &attempt.left_out);
     let attempt = Attempt {
         first: before.map_or(&record.submission, |attempt| &attempt.first).clone(),
@@ -225,6 +228,20 @@ fn following(
         for_network: before.map_or(0, |attempt| attempt.for_network).saturating_add(u32::from(*for_network)),
     };
     Some((next, attempt))
+}
+
+/// Returns a job under another name, that leaves out these nodes too.
+fn without<'l>(spec: &JobSpec, name: String, left_out: impl Iterator<Item = &'l LeftOut>) -> JobSpec {
+    let mut next = spec.clone();
+    next.name = name;
+    // Those have ended, or the first attempt would not have run, and the cluster may have forgotten them.
+    next.after.clear();
+    for left in left_out {
+        if !next.avoid.contains(&left.node) {
+            next.avoid.push(left.node.clone());
+        }
+    }
+    next
 }
 
 fn recorded(job: &Job) -> Result<(&Record, &JobSpec)> {
@@ -255,6 +272,14 @@ fn numbered(name: &str, number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attempt_waits_for_no_job() {
+        let mut spec = JobSpec::default();
+        spec.after = vec!["afterok:slurm://prod/7".to_owned()];
+        let next = without(&spec, numbered("train", 2), [].iter());
+        assert_eq!((next.name.as_str(), next.after.len()), ("train-r2", 0));
+    }
 
     #[test]
     fn names_of_attempts_are_names_of_jobs() {

@@ -20,7 +20,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
 use crate::sightings::Sightings;
-use crate::task_sets::{TaskSets, in_scope};
+use crate::task_sets::{self, TaskSets, in_scope};
 use crate::{Config, Job, JobHistory, Plan, files};
 use jiff::Timestamp;
 
@@ -352,7 +352,7 @@ impl Client {
     }
 
     /// Records that the user, or the program, has seen the handle of a submitted job. Until then the next submission of the
-    /// same job is told of it ([`Plan::earlier`]).
+    /// same job is told of it ([`Plan::earlier`]). A set of which some tasks were not submitted stays as it is then.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] naming the file.
@@ -398,7 +398,7 @@ impl Client {
         {
             if total.is_none() {
                 let record = self.inner.journal.find_among(&recent, handle).ok().flatten();
-                *total = record.and_then(|record| Some(record.spec?.tasks()?.count()));
+                *total = record.and_then(|record| Some(record.spec?.tasks()?.different()));
             }
         }
         Ok(jobs)
@@ -434,7 +434,8 @@ impl Client {
     }
 
     /// Resolves the submissions to a target that were begun here and whose outcome is unknown: the answer was
-    /// lost, or weftrun was killed. If the cluster has the job, the record becomes that job; if it was
+    /// lost, or weftrun was killed. If the cluster has the job, the record becomes that job (that of a set of which some tasks were
+    /// not submitted stays unresolved, with its handle); if it was
     /// submitted again since, the record is removed. A submission that another process is sending is left
     /// unchanged.
     ///
@@ -491,7 +492,10 @@ impl Client {
             };
             let outcome = match looked {
                 Some(handle) => {
-                    record.state = RecordState::Submitted;
+                    let is_whole =
+                        task_sets::is_whole(backend.as_ref(), &handle, record.spec.as_ref()).await?;
+                    // A set of which some tasks were not submitted can be continued.
+                    record.state = if is_whole { RecordState::Submitted } else { RecordState::Unknown };
                     record.handle = Some(handle.clone());
                     record.undelivered = true;
                     // This only updates the journal: on a full disk the list is still correct without it.

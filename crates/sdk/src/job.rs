@@ -125,7 +125,8 @@ impl Job {
 
     /// Waits until it has ended; [`JobSummary::phase`] contains the result. There is no time limit: use your
     /// runtime's. A job that disappears before its end was seen is [`Cancelled`](weftrun_core::job::JobPhase::Cancelled), and
-    /// [`JobSummary::reason`] reports it.
+    /// [`JobSummary::reason`] reports it. A job of many tasks has succeeded only if every task has; if the results of some are not
+    /// known any more, its phase is [`Unknown`](JobPhase::Unknown).
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the cluster does not have it.
@@ -136,7 +137,7 @@ impl Job {
         let (mut last, mut looks) = (None, 0);
         while let Some(event) = events.next().await {
             match event? {
-                JobEvent::Status { job } if job.phase.is_terminal() => return Ok(job),
+                JobEvent::Status { job } if job.phase.is_terminal() => return Ok(self.judged(job)),
                 JobEvent::Status { job } => {
                     // The log of an attempt may be gone with its container when the job has ended.
                     if job.phase == JobPhase::Restarting && looks < LOOKS {

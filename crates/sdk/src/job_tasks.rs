@@ -1,7 +1,7 @@
 //! The tasks of a job of many: one of them as a job of its own, their values, and why the first one failed.
 
 use weftrun_core::backend::Arrays;
-use weftrun_core::job::{JobDetail, JobHandle, JobPhase, ReplicaStatus};
+use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::Why;
@@ -38,11 +38,31 @@ impl Job {
         Ok(self.with_handle(handle, task))
     }
 
+    /// Adds how many tasks there are. An array's own list does not say it.
+    fn add_total(&self, summary: &mut JobSummary) {
+        if let Some(counts) = &mut summary.tasks {
+            counts.total = counts.total.or_else(|| Some(self.spec()?.tasks()?.different()));
+        }
+    }
+
+    /// Returns the end of the job that was waited for: success only if that of every task is known.
+    pub(crate) fn judged(&self, mut end: JobSummary) -> JobSummary {
+        self.add_total(&mut end);
+        let missing = end.tasks.as_ref().map_or(0, TaskCounts::missing);
+        if missing > 0 && end.phase == JobPhase::Succeeded {
+            end.phase = JobPhase::Unknown;
+            let unknown = format!(
+                "the results of {} are not known: the cluster has forgotten them",
+                counted(usize::try_from(missing).unwrap_or(usize::MAX), "task")
+            );
+            end.reason = if end.reason.is_empty() { unknown } else { format!("{}; {unknown}", end.reason) };
+        }
+        end
+    }
+
     /// Adds how many tasks there are, and the values of a sweep, to a description.
     pub(crate) fn add_values(&self, detail: &mut JobDetail) {
-        if let Some(counts) = &mut detail.summary.tasks {
-            counts.total = counts.total.or(self.spec().and_then(|spec| Some(spec.tasks()?.count())));
-        }
+        self.add_total(&mut detail.summary);
         let Some(spec) = self.spec().filter(|spec| !spec.sweep.is_empty()) else { return };
         for replica in detail.replicas.iter_mut().filter(|replica| replica.role == TASK) {
             replica.values = spec.task_line(replica.index);

@@ -35,7 +35,8 @@ use crate::files;
 pub enum RecordState {
     /// About to be sent, or being sent; its process may have ended meanwhile.
     Intended,
-    /// Sent without an answer that shows its outcome: the cluster may or may not have it.
+    /// Sent without an answer that shows its outcome: the cluster may or may not have it. With a handle it is a set of which the
+    /// cluster may not have all tasks.
     Unknown,
     /// The cluster has it.
     Submitted,
@@ -334,10 +335,13 @@ impl Journal {
         Ok(None)
     }
 
-    /// Records that the handle of a job was seen.
+    /// Records that the handle of a job was seen. A set that was not whole is not continued any more.
     pub(crate) fn deliver(&self, handle: &JobHandle) -> Result<()> {
-        match self.find(handle)?.filter(|record| record.undelivered) {
-            Some(record) => self.write(&Record { undelivered: false, ..record }),
+        let is_open = |record: &Record| record.undelivered || record.state == RecordState::Unknown;
+        match self.find(handle)?.filter(is_open) {
+            Some(record) => {
+                self.write(&Record { undelivered: false, state: RecordState::Submitted, ..record })
+            }
             None => Ok(()),
         }
     }

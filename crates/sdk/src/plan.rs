@@ -13,7 +13,7 @@ use crate::attempts::Attempt;
 use crate::journal::{Owner, Record, RecordState};
 #[cfg(feature = "image")]
 use crate::runtime::on_runtime;
-use crate::{Client, Job, Outcome};
+use crate::{Client, Job, Outcome, task_sets};
 
 /// A planned job. Nothing was sent yet. It contains its submission's id, so that calling [`Plan::submit`]
 /// twice on one plan creates one job.
@@ -284,12 +284,12 @@ impl Plan {
     }
 
     /// Submits it like [`Plan::submit`], unless `stop` returns true after all checks and before anything is
-    /// sent. Does not look for an earlier submission of the same job; [`Client::delivered`] must follow once the handle was
+    /// sent. A set of tasks is also stopped between two of them. Does not look for an earlier submission of the same job; [`Client::delivered`] must follow once the handle was
     /// shown.
     ///
     /// # Errors
     /// Those of [`Plan::submit`] but [`Plan::refuse_earlier`], and [`ErrorKind::Interrupted`] if it was stopped: then nothing
-    /// was sent.
+    /// was sent, or the error has the handle of the set (`set`), and submitting [`Plan::continuing`] submits the rest.
     pub async fn submit_unless(&self, stop: impl Fn() -> bool + Send) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
@@ -327,6 +327,8 @@ impl Plan {
         // Held until the outcome is written, so that no other process treats the record as interrupted.
         let _sending = journal.begin(&record.submission)?;
         let known = journal.read(&record.submission)?;
+        // Of a set that is continued.
+        record.handle = known.as_ref().and_then(|known| known.handle.clone());
         self.refuse_other_document(known.as_ref())?;
         // Another process that watches the same job has made this attempt.
         let made = known.filter(|known| self.attempt.is_some() && known.state == RecordState::Submitted);
@@ -334,7 +336,7 @@ impl Plan {
             return self.client.attach(&handle).await;
         }
         journal.write(&record)?;
-        match backend.submit(&rendered).await {
+        match task_sets::submit_unless(backend.as_ref(), &rendered, stop).await {
             Ok(handle) => {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
@@ -344,8 +346,11 @@ impl Plan {
                 Ok(self.client.bind(backend, handle, Some(record)))
             }
             Err(error) => {
-                record.state =
-                    if may_have_arrived(error.kind()) { RecordState::Unknown } else { RecordState::Refused };
+                // Tasks of a set that were made before it run: the same command continues with it.
+                let made = task_sets::made_before(&error);
+                let may_run = may_have_arrived(error.kind()) || made.is_some();
+                record.state = if may_run { RecordState::Unknown } else { RecordState::Refused };
+                record.handle = made.or(record.handle);
                 let _ = journal.write(&record);
                 Err(error.with("submission", &record.submission))
             }

@@ -37,6 +37,7 @@ impl JobRows {
 pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
     let mut rows = client.rows(id).await?;
     if !rows.is_empty() {
+        add_forgotten(client, id, &mut rows).await?;
         let failed = rows.iter().any(|job| job.phase() == JobPhase::Failed);
         let shown = if failed { client.shown(id).await? } else { Vec::new() };
         // Each task of an array ends with a code of its own.
@@ -53,29 +54,72 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
     gone(client, id).await
 }
 
+/// Adds the tasks that slurmctld has forgotten to those of an array that it still has, once all of these have ended: without them, an
+/// array would seem to have succeeded whose first task failed long ago.
+async fn add_forgotten(client: &Client, id: &JobId, rows: &mut Vec<Job>) -> Result<()> {
+    let over = rows.iter().all(|job| job.is_of_array() && job.phase().is_terminal());
+    if id.task.is_some() || !over {
+        return Ok(());
+    }
+    let (forgotten, down) = gone_rows(client, id).await?;
+    client.note(down);
+    add_unknown(rows, forgotten);
+    Ok(())
+}
+
+/// Adds the tasks of which there is no row.
+pub fn add_unknown(rows: &mut Vec<Job>, more: Vec<Job>) {
+    let known: BTreeSet<Option<u64>> = rows.iter().map(|job| job.task).collect();
+    rows.extend(more.into_iter().filter(|job| job.task.is_some() && !known.contains(&job.task)));
+}
+
 /// Looks for a job that slurmctld has forgotten.
 async fn gone(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
-    let own = exit_file(client, id).await?;
-    let (runs, down) = client.accounted_if_up(Some(id), 0).await?;
-    let mut rows: Vec<Job> = Vec::new();
-    for run in runs.into_iter().filter(|job| job.belongs_to(id)) {
-        // The last run of each task counts.
-        rows.retain(|job| job.printed != run.printed);
-        rows.push(run);
-    }
-    match (own, rows.as_mut_slice()) {
-        (Some(own), []) => rows.push(own),
-        (Some(own), [row]) => row.exit_code = own.exit_code,
-        _ => {}
-    }
-    match down {
+    match gone_rows(client, id).await? {
         // The sources that answered do not have the job, and the one that may have it did not answer.
-        Some(error) if rows.is_empty() => Err(error),
-        down => {
+        (rows, Some(error)) if rows.is_empty() => Err(error),
+        (rows, down) => {
             client.note(down);
             Ok((!rows.is_empty()).then_some(JobRows { rows, shown: None }))
         }
     }
+}
+
+/// Returns the rows of a job, or of the tasks of an array, that accounting and the exit files have, and the error where accounting is
+/// down.
+async fn gone_rows(client: &Client, id: &JobId) -> Result<(Vec<Job>, Option<Error>)> {
+    let own = exit_files_of(client, id).await?;
+    let (runs, down) = client.accounted_if_up(Some(id), 0).await?;
+    Ok((joined(runs.into_iter().filter(|job| job.belongs_to(id)), own), down))
+}
+
+/// Joins the runs in accounting, of which the last of each task counts, with the exit files.
+fn joined(runs: impl Iterator<Item = Job>, exits: Vec<Job>) -> Vec<Job> {
+    let last: BTreeMap<String, Job> = runs.map(|run| (run.printed.clone(), run)).collect();
+    let mut rows: Vec<Job> = last.into_values().collect();
+    let mut places: BTreeMap<Option<u64>, usize> = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.task.is_some())
+        .map(|(at, row)| (row.task, at))
+        .collect();
+    for own in exits {
+        let place =
+            if own.task.is_some() { places.get(&own.task).copied() } else { (rows.len() == 1).then_some(0) };
+        let is_none = rows.is_empty();
+        match place.and_then(|at| rows.get_mut(at)) {
+            // slurmctld does not have the task any more, and accounting has not heard of its end.
+            Some(row) if own.task.is_some() && !row.phase().is_terminal() => *row = own,
+            Some(row) => row.exit_code = own.exit_code,
+            None if own.task.is_some() || is_none => {
+                places.insert(own.task, rows.len());
+                rows.push(own);
+            }
+            // The components of a job have no files of their own.
+            None => {}
+        }
+    }
+    rows
 }
 
 /// A job's exit file, written when it ended.
@@ -86,10 +130,11 @@ struct Exit {
     short: String,
 }
 
-/// Returns the row of a weftrun job from its exit file.
-async fn exit_file(client: &Client, id: &JobId) -> Result<Option<Job>> {
-    let found = exit_files(client, &format!("-name '*-{id}-????????.exit'")).await?;
-    Ok(found.into_iter().map(|exit| exit.job).rfind(|job| job.belongs_to(id)))
+/// Returns the row of a weftrun job from its exit file, or those of the tasks of an array.
+async fn exit_files_of(client: &Client, id: &JobId) -> Result<Vec<Job>> {
+    let tasks = if id.task.is_none() { format!(" -o -name '*-{id}_*-????????.exit'") } else { String::new() };
+    let found = exit_files(client, &format!("'(' -name '*-{id}-????????.exit'{tasks} ')'")).await?;
+    Ok(found.into_iter().map(|exit| exit.job).filter(|job| job.belongs_to(id)).collect())
 }
 
 /// Returns the exit files that `find` selects, oldest first. The full submission ids are the names of folders
@@ -168,7 +213,16 @@ pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
         let (older, down) = client.accounted_if_up(None, 7).await?;
         client.note(down);
         let mut last: BTreeMap<String, Job> = BTreeMap::new();
-        for job in older.into_iter().filter(|job| !known.contains(&job.number)) {
+        // slurmctld may have forgotten some tasks of an array.
+        let queued: BTreeSet<(u64, u64)> =
+            rows.iter().filter_map(|job| Some((job.number, job.task?))).collect();
+        let arrays: BTreeSet<u64> =
+            rows.iter().filter(|job| job.is_of_array()).map(|job| job.number).collect();
+        let forgotten = |job: &Job| match job.task.filter(|_| arrays.contains(&job.number)) {
+            Some(task) => job.phase().is_terminal() && !queued.contains(&(job.number, task)),
+            None => !known.contains(&job.number),
+        };
+        for job in older.into_iter().filter(forgotten) {
             last.insert(job.printed.clone(), job);
         }
         let exits = exit_files(client, "-name '*-*-????????.exit' -mtime -9").await?;
@@ -242,6 +296,42 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<(String, Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exit_files_complete_what_accounting_has() {
+        let task = |number: u64, state: &str, exit_code: i32| Job {
+            printed: format!("7_{number}"),
+            number: 7,
+            task: Some(number),
+            state: state.to_owned(),
+            exit_code: Some(exit_code),
+            ..Job::default()
+        };
+        let runs = [task(0, "FAILED", 1), task(0, "COMPLETED", 0), task(1, "RUNNING", 0)];
+        let rows = joined(runs.into_iter(), vec![task(1, "FAILED", 3), task(2, "FAILED", 255)]);
+        let seen: Vec<_> = rows.iter().map(|job| (job.task, job.phase(), job.exit_code)).collect();
+        let (succeeded, failed) = (JobPhase::Succeeded, JobPhase::Failed);
+        let expected =
+            [(Some(0), succeeded, Some(0)), (Some(1), failed, Some(3)), (Some(2), failed, Some(255))];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn forgotten_tasks_of_an_array_count() {
+        let task = |number: u64, state: &str| Job {
+            printed: format!("7_{number}"),
+            number: 7,
+            task: Some(number),
+            state: state.to_owned(),
+            ..Job::default()
+        };
+        let mut rows = vec![task(1, "COMPLETED"), task(2, "COMPLETED")];
+        add_unknown(&mut rows, vec![task(0, "FAILED"), task(1, "FAILED")]);
+        let found = JobRows { rows, shown: None };
+        assert_eq!(found.phase(), JobPhase::Failed);
+        let summary = found.summary(JobHandle::new("slurm", "x", ["7"]));
+        assert_eq!(summary.tasks.unwrap().phases[&JobPhase::Succeeded], 2, "what slurmctld has counts first");
+    }
 
     #[test]
     fn exit_files_are_jobs_with_their_code_time_and_submission() {

@@ -10,6 +10,7 @@ use weftrun_core::{Finding, Result};
 use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, JobRows};
+use super::records::Job;
 use super::{findings, status};
 use crate::changes::{Look, Reported};
 use crate::outage::Link;
@@ -23,6 +24,23 @@ struct Known {
     nodes: String,
     ran: bool,
     ended: bool,
+    /// The tasks of an array whose end was seen: slurmctld forgets them while others run.
+    tasks: BTreeMap<u64, Job>,
+}
+
+impl Known {
+    /// Keeps the tasks that have ended, and adds those that slurmctld has forgotten since.
+    fn remember(&mut self, rows: &mut Vec<Job>) {
+        for row in rows.iter().filter(|row| row.is_of_array()) {
+            let Some(task) = row.task else { continue };
+            if row.phase().is_terminal() {
+                self.tasks.insert(task, row.clone());
+            } else {
+                self.tasks.remove(&task);
+            }
+        }
+        lookup::add_unknown(rows, self.tasks.values().cloned().collect());
+    }
 }
 
 /// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
@@ -63,7 +81,10 @@ async fn some(
             continue;
         }
         match lookup::look(client, id).await? {
-            Some(found) => tell(client, handle, &found, known, feed).await?,
+            Some(mut found) => {
+                known.remember(&mut found.rows);
+                tell(client, handle, &found, known, feed).await?;
+            }
             None if known.reported.summary.is_none() => return Err(lookup::not_found(client, id)),
             None => {
                 put(feed, JobEvent::Gone { job: handle.clone() }).await;
@@ -82,7 +103,7 @@ async fn all(
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let snapshot = client.snapshot().await?;
-    let mut groups: BTreeMap<u64, Vec<super::records::Job>> = BTreeMap::new();
+    let mut groups: BTreeMap<u64, Vec<Job>> = BTreeMap::new();
     for job in snapshot.iter() {
         groups.entry(job.number).or_default().push(job.clone());
     }
@@ -98,11 +119,14 @@ async fn all(
         if entry.ended || (entry.reported.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
             continue;
         }
-        let found = if found.phase() == JobPhase::Failed {
+        // A whole array that has ended may have tasks that slurmctld has forgotten.
+        let ended_array = found.phase().is_terminal() && found.rows.iter().any(Job::is_of_array);
+        let mut found = if ended_array || found.phase() == JobPhase::Failed {
             lookup::look(client, &JobId::whole(*number)).await?.unwrap_or(found)
         } else {
             found
         };
+        entry.remember(&mut found.rows);
         tell(client, &handle, &found, entry, feed).await?;
     }
     let is_gone = |handle: &&JobHandle| JobId::of(handle).is_ok_and(|id| !groups.contains_key(&id.number));
@@ -189,4 +213,28 @@ async fn requeued(client: &Client, handle: &JobHandle, known: &mut Known) -> Res
             None => "the job was queued again".to_owned(),
         },
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_task_that_is_forgotten_meanwhile_still_counts() {
+        let task = |number: u64, state: &str| Job {
+            printed: format!("7_{number}"),
+            number: 7,
+            task: Some(number),
+            state: state.to_owned(),
+            ..Job::default()
+        };
+        let mut known = Known::default();
+        known.remember(&mut vec![task(0, "FAILED"), task(1, "RUNNING")]);
+        let mut rows = vec![task(1, "COMPLETED")];
+        known.remember(&mut rows);
+        assert_eq!(JobRows { rows, shown: None }.phase(), JobPhase::Failed);
+        let mut rows = vec![task(0, "RUNNING"), task(1, "COMPLETED")];
+        known.remember(&mut rows);
+        assert_eq!(rows.len(), 2, "it was queued again");
+    }
 }

@@ -100,8 +100,15 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                     job.keep_trouble().await;
                 }
                 job.act(action).await?;
-                let said = ended
+                let has_tasks = job.spec().is_some_and(|spec| spec.tasks().is_some());
+                if has_tasks && matches!(action, Action::Cancel | Action::Delete) {
+                    settle(context, &client, &job);
+                }
+                let mut said = ended
                     .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));
+                if action == Action::Cancel {
+                    said.push_str(&of_tasks(&job).await);
+                }
                 context.out.say(format!("{}: {said}", job.handle()));
                 if context.out.is_data() {
                     context.out.item(&ActReport::new(job.handle(), action))?;
@@ -164,6 +171,24 @@ fn would(context: &Context, handles: &[String], action: Action) -> Result<u8> {
         }
         result(context, failures)
     })
+}
+
+/// Records that the rest of a set that was ended is not submitted by the same command any more.
+fn settle(context: &Context, client: &weftrun::Client, job: &weftrun::Job) {
+    if let Err(error) = client.delivered(job.handle()) {
+        context.out.say(format!("the same `submit` command may continue with it: {error}"));
+    }
+}
+
+/// Says how many tasks a cancelled job had, where some are not in the cluster.
+async fn of_tasks(job: &weftrun::Job) -> String {
+    let tasks = job.describe().await.ok().and_then(|detail| detail.summary.tasks);
+    let lacking = tasks.filter(|tasks| tasks.missing() > 0);
+    let Some((total, tasks)) = lacking.and_then(|tasks| Some((tasks.total?, tasks))) else {
+        return String::new();
+    };
+    let missing = tasks.missing();
+    format!(": {} of its {total} tasks; {missing} are not in the cluster", total.saturating_sub(missing))
 }
 
 /// Returns how a job has ended, if it has and its cluster reports it.

@@ -164,7 +164,7 @@ async fn of_target(
         match outcome {
             Outcome::Absent => client.forget(&record.submission)?,
             // The same command continues with it.
-            Outcome::Found(handle) if lacks_tasks(client, &handle).await => context.out.stderr(
+            Outcome::Found(_) if record.state.is_unresolved() => context.out.stderr(
                 "note: not all of its tasks were submitted: the same `submit` command submits the rest",
             ),
             // On a full disk, the next submission of the job tells its handle once more.
@@ -173,13 +173,6 @@ async fn of_target(
         }
     }
     client.list_on(target, filter).await
-}
-
-/// Returns whether the cluster does not have all tasks of a job of many.
-async fn lacks_tasks(client: &Client, handle: &JobHandle) -> bool {
-    let described = async { client.attach(handle).await?.describe().await };
-    let tasks = described.await.ok().and_then(|detail| detail.summary.tasks);
-    tasks.is_some_and(|tasks| tasks.missing() > 0)
 }
 
 /// Prints the jobs of the targets, and each again when its line changes.

@@ -125,7 +125,7 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
     }
     let earlier = if args.again { None } else { earlier(context, args, planned).await? };
     let (job, interrupted) = match earlier {
-        Some(job) => (job, None),
+        Some(found) => found,
         None => follow::submit(context, planned).await?,
     };
     announce(context, &job, planned)?;
@@ -234,8 +234,13 @@ fn state(phase: Option<JobPhase>) -> String {
 }
 
 /// Returns the job of an earlier submission of the same job file that was interrupted before its handle was
-/// known, if the cluster has it and the user does not want another one.
-async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<Option<Job>> {
+/// known, if the cluster has it and the user does not want another one; with the error to end with where the user interrupted its
+/// continuation.
+async fn earlier(
+    context: &Context,
+    args: &SubmitArgs,
+    planned: &Plan,
+) -> Result<Option<(Job, Option<Error>)>> {
     let began = Instant::now();
     let mut said = false;
     loop {
@@ -255,9 +260,12 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
                 Err(error) => return Err(error),
             };
             let phase = known.as_ref().map(|job| job.phase);
-            // Tasks that were not submitted are submitted now, whatever became of the others.
-            let lacks = known.and_then(|job| job.tasks).is_some_and(|tasks| tasks.missing() > 0);
-            let state = state(phase);
+            // Tasks of a set that were not submitted are submitted now, whatever became of the others.
+            let lacks = record.state.is_unresolved();
+            let state = match known.and_then(|job| job.tasks).filter(|_| lacks) {
+                Some(tasks) => format!("is not whole ({tasks})"),
+                None => state(phase),
+            };
             let recent = now.duration_since(record.created).unsigned_abs() < REPEATED;
             if !(lacks || phase.is_some_and(|phase| continues(phase, recent))) {
                 context.out.say(format!("that job {state}; submitting another one"));
@@ -266,9 +274,9 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
                     "continuing with this job, which {state}; `weftrun submit --again` submits another one"
                 ));
                 if lacks {
-                    return Ok(Some(follow::submit(context, &planned.continuing(&record)).await?.0));
+                    return Ok(Some(follow::submit(context, &planned.continuing(&record)).await?));
                 }
-                return Ok(Some(job));
+                return Ok(Some((job, None)));
             }
             client.delivered(&handle)?;
             return Ok(None);

@@ -70,6 +70,9 @@ fn a_sweep_is_one_job_whose_tasks_run_two_at_a_time() {
         logs.contains("task5/node0| lr=0.5 seed=2 of 6") && logs.contains("task0/node0| lr=1e-3 seed=1"),
         "{logs}"
     );
+    let retried = place.run("wait -b local lr --retry 2").code(1);
+    assert!(retried.err.contains("not submitted again: the job has many tasks"), "{}", retried.err);
+    assert_eq!(numbers(&place, "ran").len(), 6, "nothing ran again");
     let one = place.run("logs -b local --no-prefix --task 4 lr").ok().out;
     assert_eq!(one, "lr=0.5 seed=1 of 6\n");
     place.run("logs -b local --task 6 lr").code(6);
@@ -131,12 +134,56 @@ fn a_submission_that_is_killed_is_continued() {
     assert_eq!(ran, (0..24).collect::<Vec<u32>>(), "each task ran once");
 }
 
+/// Starts the submission of many tasks, and waits until some are made.
+fn submitting(place: &Place) -> std::process::Child {
+    let values: Vec<String> = (0..300).map(|value| value.to_string()).collect();
+    let mut line: Vec<String> =
+        ["submit", "-b", "local", "--name", "many", "--sweep"].map(str::to_owned).to_vec();
+    line.push(format!("v={}", values.join(",")));
+    line.extend(["--parallel", "1", "--", "sleep", "60"].map(str::to_owned));
+    let mut command = place.command(line);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = place.state().join("targets/local/jobs");
+    let ends = Instant::now() + Duration::from_secs(60);
+    while std::fs::read_dir(&folder).map_or(0, Iterator::count) < 5 {
+        assert!(Instant::now() < ends, "no task was submitted");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+/// Ctrl-C in the middle: the tasks so far run, the message has the handle, and the set stays cancelled once it was.
+#[test]
+fn a_submission_that_is_interrupted_says_how_far_it_came() {
+    let place = Place::new();
+    let child = submitting(&place);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(err.contains("interrupted before all tasks were submitted"), "{err}");
+    assert!(err.contains("of 300 tasks") && err.contains("local://local/set/many#"), "{err}");
+    let set = jobs(&place, "list -b local --all -o json");
+    assert_eq!((set.len(), &set[0]["tasks"]["total"]), (1, &Value::from(300)), "{set:?}");
+    let made = jobs(&place, "list -b local --all --all-tasks -o json").len();
+    assert!(made < 300, "{made}");
+
+    let cancelled = place.run("cancel -b local many").ok();
+    assert!(cancelled.err.contains(&format!("{made} of its 300 tasks")), "{}", cancelled.err);
+    let waited = place.run("wait -b local many").code(1);
+    assert!(waited.err.contains("not in the cluster"), "{}", waited.err);
+    let listed = place.run("list -b local --all -o json").ok();
+    assert!(!listed.err.contains("submits the rest"), "{}", listed.err);
+    assert_eq!(jobs(&place, "list -b local --all --all-tasks -o json").len(), made, "no more were made");
+}
+
 #[test]
 fn a_job_starts_after_another_one() {
     let place = Place::new();
+    let go = place.path("go");
+    let script = format!("until test -e {}; do sleep 0.1; done; exit 3", go.display());
     let first =
-        place.command(["submit", "-b", "local", "--name", "first", "--", "sh", "-c", "sleep 6; exit 3"]);
-    let first = crate::place::Done::of(first).ok().out.trim().to_owned();
+        place.command(["submit", "-b", "local", "--name", "first", "--", "sh", "-c", script.as_str()]);
     place.run("submit -b local --name needs --after first -- true").ok();
     let any =
         place.run(&format!("submit -b local --name follows --after afterany:{first} -- echo done")).ok();
@@ -144,6 +191,7 @@ fn a_job_starts_after_another_one() {
     let waits: Vec<&Value> = waits.iter().filter(|job| job["phase"] == "pending").collect();
     assert_eq!(waits.len(), 2, "{waits:?}");
     assert_eq!(waits[0]["reason"], "waits for the end of first");
+    place.write("go", "");
     place.run(&format!("wait {}", any.out.trim())).ok();
     let needs = place.run("wait -b local needs").code(1);
     assert!(needs.err.contains("first has ended (failed)"), "{}", needs.err);
@@ -173,6 +221,12 @@ fn what_a_backend_cannot_do_with_tasks_is_refused_with_what_to_do() {
         let done = place.run(&format!("render {line} -- true"));
         assert!(done.code > 1 && done.err.contains(said), "{line}: {} {}", done.code, done.err);
     }
+    let retried = place.run("submit -b local --retry 2 --array 0-3 -- true");
+    assert!(
+        retried.code == 3 && retried.err.contains("those that succeeded would run twice"),
+        "{}",
+        retried.err
+    );
     let typo = place.run("render -b local --sweep lr=1,2 -- train.py {lr} {rl}").ok();
     assert!(typo.err.contains("`{rl}` in the command is no parameter"), "{}", typo.err);
     let many: Vec<String> = (0..1001).map(|value| value.to_string()).collect();

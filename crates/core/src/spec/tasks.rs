@@ -12,6 +12,8 @@ pub const MAX_TASKS: u32 = 1000;
 pub const TASK_VARIABLE: &str = "WEFTRUN_TASK";
 /// The variable with the number of tasks of the job.
 pub const TASKS_VARIABLE: &str = "WEFTRUN_TASKS";
+/// Most bytes of the name of a parameter.
+const LONGEST_NAME: usize = 64;
 /// The placeholder of the number of a task in a command.
 const TASK: &str = "task";
 
@@ -87,6 +89,11 @@ impl Tasks {
             return sum;
         }
         u32::try_from(self.numbers().collect::<BTreeSet<_>>().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns how many different tasks there are, where there are few enough to compare them.
+    pub fn different(&self) -> u32 {
+        self.few().and_then(|few| u32::try_from(few.len()).ok()).unwrap_or_else(|| self.count())
     }
 
     /// Returns the numbers of the tasks, in the order of the list.
@@ -231,7 +238,10 @@ impl JobSpec {
 /// Returns each `{name}` of a word with its place.
 fn placeholders(word: &str) -> impl Iterator<Item = (usize, &str)> {
     word.match_indices('{').filter_map(|(at, _)| {
-        let (name, _) = word.get(at + 1..)?.split_once('}')?;
+        let rest = word.get(at + 1..)?;
+        // No further than a name is long: a word of many braces is read once.
+        let end = rest.bytes().take(LONGEST_NAME + 1).position(|byte| byte == b'}')?;
+        let name = rest.get(..end)?;
         is_name(name).then_some((at, name))
     })
 }
@@ -239,7 +249,9 @@ fn placeholders(word: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Returns whether a text can be the name of a parameter.
 pub(crate) fn is_name(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_lowercase()) && text.bytes().all(plain)
+    text.len() <= LONGEST_NAME
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(plain)
 }
 
 #[cfg(test)]
@@ -287,6 +299,18 @@ mod tests {
         let mut job = sweep();
         job.sweep.clear();
         assert_eq!(job.pieces("{task}"), [Piece::Text("{task}")]);
+    }
+
+    #[test]
+    fn a_word_of_braces_is_read_in_linear_time() {
+        let word = "{".repeat(1 << 20);
+        let began = std::time::Instant::now();
+        assert_eq!(placeholders(&word).count(), 0);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+        let longest = "a".repeat(LONGEST_NAME);
+        let found = [format!("{{{longest}}}"), format!("{{{longest}a}}")];
+        let count = |word: &String| placeholders(word).count();
+        assert_eq!(found.iter().map(count).collect::<Vec<_>>(), [1, 0]);
     }
 
     #[test]

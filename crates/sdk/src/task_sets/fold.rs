@@ -1,7 +1,9 @@
 //! The jobs of a set as one job.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -10,6 +12,9 @@ use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCoun
 use weftrun_core::log::{LogBatch, SourceId};
 
 use super::{SET, TASK, TASKS, set_handle};
+
+/// How long after a task the next one of its set may be submitted, by a client that is not seen from here.
+const FOLLOWS: Duration = Duration::from_secs(60);
 
 /// The tasks of one set that the cluster has, by number.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +37,51 @@ impl Members {
         self.0.is_empty()
     }
 
-    pub fn has(&self, task: u32) -> bool {
-        self.0.contains_key(&task)
+    /// Returns the highest number of a task. Tasks are submitted in order, so that all before it were, too: one that is not
+    /// here was deleted.
+    pub fn last(&self) -> Option<u32> {
+        self.0.last_key_value().map(|(task, _)| *task)
+    }
+
+    /// Returns whether the set was cancelled: all its tasks have ended, and some by that. Then no more are submitted.
+    pub fn is_cancelled(&self) -> bool {
+        let phases = || self.0.values().map(|job| job.phase);
+        phases().all(JobPhase::is_terminal) && phases().any(|phase| phase == JobPhase::Cancelled)
+    }
+
+    /// Returns whether the set was cancelled or deleted by another client while this one submits it: all tasks that were there
+    /// before have ended or are gone, and some not by themselves.
+    pub fn were_stopped(&self, before: &[u32]) -> bool {
+        let phases =
+            || before.iter().map(|task| self.0.get(task).map_or(JobPhase::Cancelled, |job| job.phase));
+        phases().all(|phase| phase.is_terminal() || phase == JobPhase::Stopping)
+            && phases().any(|phase| phase == JobPhase::Cancelled)
+    }
+
+    /// Returns whether it has fewer tasks than it is to have.
+    pub fn lacks_some(&self) -> bool {
+        self.whole().and_then(|whole| whole.tasks).is_some_and(|counts| counts.missing() > 0)
+    }
+
+    /// Adds the tasks that are new, and returns their handles.
+    pub fn add_new(&mut self, found: Self) -> Vec<JobHandle> {
+        let mut new = Vec::new();
+        for (task, job) in found.0 {
+            if let Entry::Vacant(place) = self.0.entry(task) {
+                new.push(job.handle.clone());
+                place.insert(job);
+            }
+        }
+        new
+    }
+
+    /// Returns the phase in place of that of the tasks which the cluster does not have: they may follow, as long as the newest one
+    /// is young.
+    fn phase_of_missing(&self) -> JobPhase {
+        let newest = self.0.values().filter_map(|job| job.created).max();
+        let age = newest.map(|newest| weftrun_backends::clock::now().duration_since(newest).unsigned_abs());
+        let may_follow = age.is_some_and(|age| age < FOLLOWS) && !self.is_cancelled();
+        if may_follow { JobPhase::Submitted } else { JobPhase::Cancelled }
     }
 
     pub fn handles(&self) -> impl Iterator<Item = JobHandle> {
@@ -60,11 +108,12 @@ impl Members {
         let (_, first) = self.0.first_key_value()?;
         let id = first.labels.get(SET)?;
         let jobs = || self.0.values();
-        let phase = JobPhase::of_many(jobs().map(|job| job.phase));
-        let name = set_name(first);
-        let mut whole = JobSummary::new(set_handle(&first.handle, &name, id), phase);
         let total = number(first, TASKS).unwrap_or(0).max(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         let counts = TaskCounts::new(total, jobs().map(|job| job.phase));
+        let missing = (counts.missing() > 0).then(|| self.phase_of_missing());
+        let phase = JobPhase::of_many(jobs().map(|job| job.phase).chain(missing));
+        let name = set_name(first);
+        let mut whole = JobSummary::new(set_handle(&first.handle, &name, id), phase);
         whole.name = name;
         whole.kind.clone_from(&first.kind);
         whole.reason = self.reason(&counts);
@@ -155,4 +204,49 @@ pub(super) fn named(
         Ok(batch)
     };
     logs.map(rename).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(number: u32, phase: JobPhase, age: i64) -> JobSummary {
+        let handle = JobHandle::new("local", "local", [format!("lr-{number}")]).with_uid(number.to_string());
+        let mut job = JobSummary::new(handle, phase);
+        job.created = weftrun_backends::clock::now().checked_sub(jiff::SignedDuration::from_secs(age)).ok();
+        for (key, value) in [(SET, "abc".to_owned()), (TASK, number.to_string()), (TASKS, "4".to_owned())] {
+            job.labels.insert(key.to_owned(), value);
+        }
+        job
+    }
+
+    #[test]
+    fn a_set_without_all_of_its_tasks_has_not_succeeded() {
+        use JobPhase::{Cancelled, Failed, Running, Submitted, Succeeded};
+        for (phases, age, expected) in [
+            (&[Succeeded, Succeeded][..], 5, Submitted),
+            (&[Succeeded, Succeeded], 100, Cancelled),
+            (&[Succeeded, Cancelled], 5, Cancelled),
+            (&[Succeeded, Failed], 100, Failed),
+            (&[Succeeded, Running], 100, Running),
+            (&[Succeeded; 4], 5, Succeeded),
+        ] {
+            let jobs = (0..).zip(phases).map(|(number, phase)| task(number, *phase, age)).collect();
+            let whole = Members::of(jobs).whole().unwrap();
+            assert_eq!(whole.phase, expected, "{phases:?} {age}");
+            let missing = 4 - phases.len();
+            let said = format!("{missing} not in the cluster");
+            assert_eq!(whole.reason.contains(&said), missing > 0, "{}", whole.reason);
+        }
+    }
+
+    #[test]
+    fn one_cancelled_task_is_not_a_cancelled_set() {
+        use JobPhase::{Cancelled, Running};
+        let one = Members::of(vec![task(0, Running, 5), task(1, Cancelled, 5)]);
+        let all = Members::of(vec![task(0, Cancelled, 5), task(2, Running, 5)]);
+        assert!(!one.were_stopped(&[0, 1]) && !one.is_cancelled());
+        assert!(all.were_stopped(&[0, 1]), "task 2 was submitted since");
+        assert!(!all.were_stopped(&[]) && !all.is_cancelled());
+    }
 }

@@ -8,7 +8,8 @@ mod fold;
 mod watch;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
@@ -18,12 +19,16 @@ use weftrun_core::backend::{
     Rendered, Scope, TargetConfig,
 };
 use weftrun_core::fabric::Change;
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::{JobSpec, MAX_TASKS};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use fold::{Members, fold_sets};
+
+use crate::runtime::on_runtime;
 
 /// The label with the id of a task's set.
 const SET: &str = "weftrun.dev/set";
@@ -39,13 +44,69 @@ const MAX_DOCUMENTS: usize = 64 << 20;
 const AT_ONCE: usize = 16;
 /// Tasks whose logs are followed at once.
 const FOLLOWED: usize = 64;
+/// How often a submission of many tasks is asked whether to stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether another client has cancelled the set that is being submitted.
+const CANCELLED_LOOK: Duration = Duration::from_secs(1);
+/// How often tasks that were submitted meanwhile are cancelled, too.
+const ROUNDS: usize = 5;
 
 /// A backend on which a job of many tasks is a set of jobs, where it has no such jobs itself.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskSets(pub Arc<dyn Backend>);
 
-/// The rendered tasks of a set, each with its number.
-struct RenderedTasks(Vec<(u32, Rendered)>);
+/// The rendered tasks of a set.
+struct RenderedTasks {
+    /// Each with its number, in order.
+    tasks: Vec<(u32, Rendered)>,
+    /// Whether no more of them are to be submitted.
+    stopped: AtomicBool,
+}
+
+/// Submits a job. A set is stopped after the task that is being submitted when `stop` returns true.
+pub(crate) async fn submit_unless(
+    backend: &dyn Backend,
+    rendered: &Rendered,
+    stop: impl Fn() -> bool + Send,
+) -> Result<JobHandle> {
+    let Some(set) = rendered.prepared.get::<RenderedTasks>() else { return backend.submit(rendered).await };
+    let submitting = async move {
+        let mut submitting = backend.submit(rendered);
+        loop {
+            match tokio::time::timeout(STOP_LOOK, &mut submitting).await {
+                Ok(done) => return done,
+                Err(_) if stop() => set.stopped.store(true, Ordering::Relaxed),
+                Err(_) => {}
+            }
+        }
+    };
+    on_runtime(submitting).await
+}
+
+/// Returns the handle of the set of which some tasks were submitted before an error.
+pub(crate) fn made_before(error: &Error) -> Option<JobHandle> {
+    let (_, set) = error.context().iter().find(|(key, _)| *key == "set")?;
+    set.parse().ok().filter(is_set)
+}
+
+/// Returns whether all tasks of a job were submitted, or no more are to be: a set that was cancelled stays as it is. Other jobs are
+/// always whole.
+///
+/// # Errors
+/// Those of a description of the job.
+pub(crate) async fn is_whole(backend: &dyn Backend, job: &JobHandle, spec: Option<&JobSpec>) -> Result<bool> {
+    if !is_set(job) {
+        return Ok(true);
+    }
+    let detail = backend.describe(job).await?;
+    let last = spec.and_then(JobSpec::tasks).and_then(|tasks| tasks.few()?.last().copied());
+    let has_last = detail.replicas.iter().any(|replica| Some(replica.index) == last);
+    let phases = || detail.replicas.iter().map(|replica| replica.phase);
+    let is_cancelled =
+        phases().all(JobPhase::is_terminal) && phases().any(|phase| phase == JobPhase::Cancelled);
+    let missing = detail.summary.tasks.map_or(0, |counts| counts.missing());
+    Ok(missing == 0 || has_last || is_cancelled)
+}
 
 /// Returns the id of the set of a submission: short enough to type.
 fn id_of(submission: &SubmissionId) -> String {
@@ -193,12 +254,68 @@ impl TaskSets {
         Ok((expanded, sets))
     }
 
-    /// Acts on all tasks of a set, the last first: none then starts because one before it has ended. An error counts the
-    /// others.
-    async fn act_on_all(&self, members: Members, action: Action) -> Result<()> {
+    /// Acts on all tasks of a set. Tasks that were submitted while others were cancelled are cancelled, too.
+    async fn act_on_set(&self, handle: &JobHandle, id: &str, action: Action) -> Result<()> {
+        let mut members = self.of_set(handle, id).await?;
+        self.act_on_all(members.clone().into_jobs(), action).await?;
+        if action != Action::Cancel {
+            return Ok(());
+        }
+        for _ in 0..ROUNDS {
+            if !members.lacks_some() {
+                break;
+            }
+            // The client that submits them looks for cancelled ones as often.
+            tokio::time::sleep(CANCELLED_LOOK * 2).await;
+            let found = self.members(id).await?;
+            let new = members.add_new(found.clone());
+            if new.is_empty() {
+                break;
+            }
+            let new = found.into_jobs().into_iter().filter(|job| new.contains(&job.handle)).collect();
+            self.act_on_all(new, action).await?;
+        }
+        Ok(())
+    }
+
+    /// Submits the tasks of a set that were not submitted before, one after another.
+    async fn submit_set(&self, rendered: &Rendered, set: &RenderedTasks) -> Result<JobHandle> {
+        let (name, id) = (&rendered.name, id_of(&rendered.submission));
+        // Those of the same submission that was interrupted.
+        let known = self.members(&id).await?;
+        let (last, mut first) = (known.last(), known.handles().next());
+        let stop = |first: Option<&JobHandle>, task: u32, why: &str| {
+            partial(Error::new(ErrorKind::Interrupted, why), first, name, &id, set, task)
+        };
+        let (mut looked, mut seen, mut sent) = (Instant::now(), Vec::new(), Vec::new());
+        for (task, one) in set.tasks.iter().filter(|(task, _)| last.is_none_or(|last| *task > last)) {
+            if looked.elapsed() >= CANCELLED_LOOK {
+                if self.members(&id).await.is_ok_and(|now| now.were_stopped(&seen)) {
+                    return Err(stop(
+                        first.as_ref(),
+                        *task,
+                        "the set was cancelled while its tasks were submitted",
+                    ));
+                }
+                looked = Instant::now();
+                seen.clone_from(&sent);
+            }
+            if set.stopped.load(Ordering::Relaxed) {
+                return Err(stop(first.as_ref(), *task, "interrupted before all tasks were submitted"));
+            }
+            let made = self.0.submit(one).await;
+            let made = made.map_err(|error| partial(error, first.as_ref(), name, &id, set, *task))?;
+            first.get_or_insert(made);
+            sent.push(*task);
+        }
+        first.map(|first| set_handle(&first, name, &id)).ok_or_else(|| too_many(0))
+    }
+
+    /// Acts on jobs, the last first: none then starts because one before it has ended. An error counts the others.
+    async fn act_on_all(&self, jobs: Vec<JobSummary>, action: Action) -> Result<()> {
         let ends = matches!(action, Action::Cancel | Action::Signal(_));
         let jobs: Vec<JobSummary> =
-            members.into_jobs().into_iter().rev().filter(|job| !(ends && job.phase.is_terminal())).collect();
+            jobs.into_iter().rev().filter(|job| !(ends && job.phase.is_terminal())).collect();
         let total = jobs.len();
         let acting = stream::iter(jobs).map(|job| async move { self.0.act(&job.handle, action).await });
         let failed: Vec<Error> =
@@ -252,14 +369,24 @@ fn refuse_dependencies(spec: &JobSpec, can: &Capability) -> Result<()> {
         .hint("wait for it on this side: `weftrun wait HANDLE && weftrun submit …`"))
 }
 
-/// Adds to an error which tasks run already.
-fn partial(error: Error, first: Option<&JobHandle>, name: &str, id: &str, task: u32) -> Error {
+/// Adds to an error that ends a submission before a task how many tasks were submitted.
+fn partial(
+    error: Error,
+    first: Option<&JobHandle>,
+    name: &str,
+    id: &str,
+    set: &RenderedTasks,
+    task: u32,
+) -> Error {
     let error = error.with("task", task);
     let Some(first) = first else { return error };
-    let set = set_handle(first, name, id);
-    error
-        .with("set", &set)
-        .hint(format!("tasks before this one are submitted; `weftrun cancel '{set}'` stops them"))
+    let handle = set_handle(first, name, id);
+    let before = set.tasks.iter().filter(|(number, _)| *number < task).count();
+    error.with("set", &handle).with("submitted", format!("{before} of {} tasks", set.tasks.len())).hint(
+        format!(
+            "the same command submits the rest; `weftrun cancel '{handle}'` stops those that were submitted"
+        ),
+    )
 }
 
 #[async_trait]
@@ -282,7 +409,7 @@ impl Backend for TaskSets {
         whole.name.clone_from(&job.spec.name);
         whole.submission = job.submission.clone();
         whole.documents = tasks.iter().flat_map(|(_, one)| one.documents.clone()).collect();
-        whole.prepared = Prepared::new(RenderedTasks(tasks));
+        whole.prepared = Prepared::new(RenderedTasks { tasks, stopped: AtomicBool::new(false) });
         Ok(whole)
     }
 
@@ -292,24 +419,15 @@ impl Backend for TaskSets {
 
     /// Checks the first task: the others differ by name and values.
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let first = rendered.prepared.get::<RenderedTasks>().and_then(|tasks| tasks.0.first());
+        let first = rendered.prepared.get::<RenderedTasks>().and_then(|set| set.tasks.first());
         self.0.check(first.map_or(rendered, |(_, first)| first)).await
     }
 
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
-        let Some(RenderedTasks(tasks)) = rendered.prepared.get() else {
-            return self.0.submit(rendered).await;
-        };
-        let (name, id) = (&rendered.name, id_of(&rendered.submission));
-        // Those of the same submission that was interrupted.
-        let known = self.members(&id).await?;
-        let mut first = known.handles().next();
-        for (task, one) in tasks.iter().filter(|(task, _)| !known.has(*task)) {
-            let made = self.0.submit(one).await;
-            let made = made.map_err(|error| partial(error, first.as_ref(), name, &id, *task))?;
-            first.get_or_insert(made);
+        match rendered.prepared.get() {
+            Some(set) => self.submit_set(rendered, set).await,
+            None => self.0.submit(rendered).await,
         }
-        first.map(|first| set_handle(&first, name, &id)).ok_or_else(|| too_many(0))
     }
 
     async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
@@ -355,7 +473,7 @@ impl Backend for TaskSets {
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
         match set_of(job) {
             None => self.0.act(job, action).await,
-            Some(id) => self.act_on_all(self.of_set(job, id).await?, action).await,
+            Some(id) => self.act_on_set(job, id, action).await,
         }
     }
 
@@ -366,7 +484,7 @@ impl Backend for TaskSets {
         let own = self.clone();
         stream::once(async move {
             let (filter, sets) = own.expanded(&filter).await?;
-            Ok::<_, Error>(watch::folded(own.0.watch(filter), sets))
+            Ok::<_, Error>(watch::folded(own, filter, sets))
         })
         .try_flatten()
         .boxed()

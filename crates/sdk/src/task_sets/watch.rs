@@ -1,12 +1,15 @@
 //! The events of a set's tasks as those of one job.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
+use futures_util::stream::{self, BoxStream, SelectAll};
+use tokio::time::Instant;
 use weftrun_core::Result;
-use weftrun_core::job::{JobEvent, JobHandle, JobSummary, ordered};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, ordered};
 
+use super::TaskSets;
 use super::fold::Members;
 
 /// A set that is watched.
@@ -17,30 +20,89 @@ struct Set {
     reported: Option<JobSummary>,
 }
 
-/// Folds the events of the tasks of sets; those of other jobs pass.
+/// How often it is looked for tasks of a set that are submitted later.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Sets that are watched, beside other jobs.
+struct Watched {
+    own: TaskSets,
+    events: SelectAll<BoxStream<'static, Result<JobEvent>>>,
+    sets: Vec<Set>,
+    /// The set of each task, since each event looks for it.
+    of: BTreeMap<JobHandle, usize>,
+    look: Instant,
+}
+
+/// Watches jobs, and folds the events of the tasks of sets; those of other jobs pass.
 pub(super) fn folded(
-    events: BoxStream<'static, Result<JobEvent>>,
+    own: TaskSets,
+    filter: JobFilter,
     sets: Vec<Members>,
 ) -> BoxStream<'static, Result<JobEvent>> {
     let set = |members: Members| Some(Set { handle: members.whole()?.handle, members, reported: None });
-    let mut sets: Vec<Set> = sets.into_iter().filter_map(set).collect();
-    // By handle, since each event looks for its set.
-    let of: BTreeMap<JobHandle, usize> = sets
+    let sets: Vec<Set> = sets.into_iter().filter_map(set).collect();
+    let of = sets
         .iter()
         .enumerate()
         .flat_map(|(at, set)| set.members.handles().map(move |handle| (handle, at)))
         .collect();
-    let fold = move |event: Result<JobEvent>| {
-        let folded = match event {
-            Ok(event) => match of_job(&event).and_then(|job| of.get(job)).and_then(|at| sets.get_mut(*at)) {
-                Some(set) => set.fold(event).into_iter().map(Ok).collect(),
-                None => vec![Ok(event)],
-            },
-            Err(error) => vec![Err(error)],
+    let mut events = SelectAll::new();
+    events.push(own.0.watch(filter));
+    let watched = Watched { own, events, sets, of, look: Instant::now() + LOOK };
+    let batches = stream::unfold(watched, |mut watched| async move {
+        let events = watched.next().await?;
+        Some((stream::iter(events), watched))
+    });
+    ordered(batches.flatten().boxed())
+}
+
+impl Watched {
+    /// Returns the next events; none when all jobs have ended, and no set may get more tasks.
+    async fn next(&mut self) -> Option<Vec<Result<JobEvent>>> {
+        let lacks = self.sets.iter().any(Set::may_grow);
+        tokio::select! {
+            Some(event) = self.events.next() => Some(self.fold(event)),
+            () = tokio::time::sleep_until(self.look), if lacks => {
+                let found = self.find_new().await;
+                self.look = Instant::now() + LOOK;
+                Some(match found {
+                    Ok(changes) => changes.into_iter().map(Ok).collect(),
+                    // The other stream says that the connection is lost.
+                    Err(error) if error.is_retryable() && !self.events.is_empty() => Vec::new(),
+                    Err(error) => vec![Err(error)],
+                })
+            }
+            else => None,
+        }
+    }
+
+    fn fold(&mut self, event: Result<JobEvent>) -> Vec<Result<JobEvent>> {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return vec![Err(error)],
         };
-        stream::iter(folded)
-    };
-    ordered(events.flat_map(fold).boxed())
+        match of_job(&event).and_then(|job| self.of.get(job)).and_then(|at| self.sets.get_mut(*at)) {
+            Some(set) => set.fold(event).into_iter().map(Ok).collect(),
+            None => vec![Ok(event)],
+        }
+    }
+
+    /// Watches the tasks that were submitted since the last look, too.
+    async fn find_new(&mut self) -> Result<Vec<JobEvent>> {
+        let mut changes = Vec::new();
+        for (at, set) in self.sets.iter_mut().enumerate().filter(|(_, set)| set.may_grow()) {
+            let found = self.own.members(set.handle.uid().unwrap_or_default()).await?;
+            let new = set.members.add_new(found);
+            if !new.is_empty() {
+                let mut filter = JobFilter::all();
+                filter.handles.clone_from(&new);
+                self.events.push(self.own.0.watch(filter));
+                self.of.extend(new.into_iter().map(|handle| (handle, at)));
+            }
+            changes.extend(set.change());
+        }
+        Ok(changes)
+    }
 }
 
 fn of_job(event: &JobEvent) -> Option<&JobHandle> {
@@ -56,6 +118,12 @@ fn of_job(event: &JobEvent) -> Option<&JobHandle> {
 }
 
 impl Set {
+    /// Returns whether tasks of it may still be submitted: some are not there, and it has not ended.
+    fn may_grow(&self) -> bool {
+        let is_over = self.reported.as_ref().is_some_and(|whole| whole.phase.is_terminal());
+        !is_over && self.members.lacks_some()
+    }
+
     fn fold(&mut self, event: JobEvent) -> Vec<JobEvent> {
         let set = self.handle.clone();
         match event {
@@ -93,50 +161,5 @@ impl Set {
         }
         self.reported = Some(whole.clone());
         Some(JobEvent::Status { job: whole })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weftrun_core::job::JobPhase;
-
-    use crate::task_sets::{SET, TASK, TASKS};
-
-    fn task(number: u32, phase: JobPhase) -> JobSummary {
-        let handle = JobHandle::new("local", "local", [format!("lr-{number}")]).with_uid(number.to_string());
-        let mut job = JobSummary::new(handle, phase);
-        for (key, value) in [(SET, "abc".to_owned()), (TASK, number.to_string()), (TASKS, "2".to_owned())] {
-            job.labels.insert(key.to_owned(), value);
-        }
-        job
-    }
-
-    #[tokio::test]
-    async fn a_set_ends_with_its_last_task_and_is_failed_if_one_is() {
-        use JobPhase::{Failed, Pending, Running, Succeeded};
-        let members = Members::of(vec![task(0, Running), task(1, Pending)]);
-        let statuses = [(0, Running), (1, Pending), (1, Running), (0, Failed), (1, Succeeded)];
-        let events = statuses.map(|(number, phase)| Ok(JobEvent::Status { job: task(number, phase) }));
-        let gone = Ok(JobEvent::Gone { job: task(1, Succeeded).handle });
-        let events = stream::iter(events.into_iter().chain([gone])).boxed();
-        let seen: Vec<JobEvent> = folded(events, vec![members]).map(Result::unwrap).collect().await;
-        let phases: Vec<String> = seen
-            .iter()
-            .filter_map(|event| match event {
-                JobEvent::Status { job } => Some(format!("{} {}", job.handle, job.reason)),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(
-            phases,
-            [
-                "local://local/set/lr#abc 1/2 running, 1 pending",
-                "local://local/set/lr#abc 2/2 running",
-                "local://local/set/lr#abc 1/2 running, 1 failed",
-                "local://local/set/lr#abc 1/2 failed, 1 succeeded",
-            ]
-        );
-        assert_eq!(seen.last().and_then(JobEvent::phase), Some(Failed), "nothing comes after the end");
     }
 }

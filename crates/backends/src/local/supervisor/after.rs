@@ -23,7 +23,7 @@ pub(super) async fn wait(supervisor: &mut Supervisor, requests: &mut Requests) -
         for dependency in &supervisor.list.after {
             match look(supervisor.folder.path(), dependency) {
                 Seen::Met => {}
-                Seen::Waits(name) => waits.push(name),
+                Seen::Waits(why) => waits.push(why),
                 Seen::Unmet(why) => unmet = unmet.or(Some(why)),
             }
         }
@@ -33,7 +33,7 @@ pub(super) async fn wait(supervisor: &mut Supervisor, requests: &mut Requests) -
         let Some(first) = waits.first() else { break };
         let more = waits.len() - 1;
         let others = if more > 0 { format!(" and {}", counted(more, "other job")) } else { String::new() };
-        let reason = format!("waits for the end of {first}{others}");
+        let reason = format!("waits for {first}{others}");
         if supervisor.record.reason != reason {
             (supervisor.record.phase, supervisor.record.reason) = (JobPhase::Pending, reason);
             supervisor.unwritten = true;
@@ -54,18 +54,33 @@ pub(super) async fn wait(supervisor: &mut Supervisor, requests: &mut Requests) -
 }
 
 /// What is seen of a job that another one waits for.
+#[derive(Debug)]
 enum Seen {
     Met,
+    /// What is waited for.
     Waits(String),
     Unmet(String),
 }
 
-/// Looks at another job, whose folder is beside that of this one.
+/// Looks at another job, whose folder is beside that of this one. A record that cannot be read says nothing about how its job has
+/// ended: it is waited for, and looked at again.
 fn look(own: &Path, dependency: &Dependency) -> Seen {
-    let folder = own.parent().map(|jobs| Folder::new(jobs.join(&dependency.job)));
-    let seen = folder.and_then(|folder| Snapshot::read(&folder, &dependency.job).ok()?);
+    let id = &dependency.job;
+    let Some(jobs) = own.parent() else {
+        return Seen::Unmet(format!("the job {id} that it was to start after cannot be looked for"));
+    };
+    let folder = Folder::new(jobs.join(id));
+    let seen = match Snapshot::read(&folder, id) {
+        Ok(seen) => seen,
+        Err(error) => {
+            let (path, why) = (folder.path().display(), error.one_line());
+            return Seen::Waits(format!(
+                "a job whose record cannot be read, so that its end is not known ({path}: {why})"
+            ));
+        }
+    };
     match seen {
-        Some(job) if !job.phase.is_terminal() => Seen::Waits(job.origin.name),
+        Some(job) if !job.phase.is_terminal() => Seen::Waits(format!("the end of {}", job.origin.name)),
         Some(job) if dependency.succeeded && job.phase != JobPhase::Succeeded => Seen::Unmet(format!(
             "{} has ended ({}), and this job was to start after its success",
             job.origin.name, job.phase
@@ -74,5 +89,28 @@ fn look(own: &Path, dependency: &Dependency) -> Seen {
             "the job that it was to start after was deleted, and its result is not known".to_owned(),
         ),
         _ => Seen::Met,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("own");
+        for succeeded in [true, false] {
+            let dependency = Dependency { job: "other".to_owned(), succeeded };
+            let deleted = look(&own, &dependency);
+            assert_eq!(matches!(deleted, Seen::Met), !succeeded, "{deleted:?}");
+            let folder = Folder::new(place.path().join("other"));
+            std::fs::create_dir(folder.path()).unwrap();
+            std::fs::write(folder.of(crate::local::folder::ORIGIN), "{").unwrap();
+            let seen = look(&own, &dependency);
+            let Seen::Waits(why) = &seen else { panic!("{seen:?}") };
+            assert!(why.contains("cannot be read") && why.contains("damaged"), "{why}");
+            std::fs::remove_dir_all(folder.path()).unwrap();
+        }
     }
 }

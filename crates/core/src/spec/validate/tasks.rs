@@ -41,6 +41,14 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         }
         return;
     };
+    if job.retry.is_some() {
+        let message =
+            "`retry` submits a whole job again, and this one has tasks: those that succeeded would run twice";
+        out.error(CODE, "retry", message).fix(
+            "leave `retry` out and submit the tasks that failed again by their numbers (`weftrun describe` prints them); \
+             `restart` restarts one task, where the backend can",
+        );
+    }
     if tasks.parallel == Some(0) {
         out.error(CODE, "parallel", "with `parallel = 0` no task would start").fix("set it to 1 or more");
     }
