@@ -36,7 +36,7 @@ fn job_of(fake: &Fake) -> (String, JobPhase) {
 
 #[tokio::test]
 async fn a_job_that_is_given_up_is_cancelled() {
-    let error = verify("cancels").await;
+    let error = Box::pin(verify("cancels")).await;
     let (job, phase) = job_of(&CANCELS);
     assert_eq!((error.kind(), phase), (ErrorKind::Timeout, JobPhase::Cancelled), "{error}");
     assert!(error.to_string().contains(&format!("cancelled: {job}")), "{error}");
@@ -45,7 +45,7 @@ async fn a_job_that_is_given_up_is_cancelled() {
 #[tokio::test]
 async fn a_job_that_could_not_be_cancelled_is_named_with_the_command_that_does() {
     REFUSES.fail_next("act", ErrorKind::Refused, "this token may not delete jobs");
-    let error = verify("refuses").await;
+    let error = Box::pin(verify("refuses")).await;
     let (job, phase) = job_of(&REFUSES);
     assert!(!phase.is_terminal(), "it runs: {phase}");
     let said = error.to_string();

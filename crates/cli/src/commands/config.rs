@@ -140,7 +140,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         // A file that is wrong can be found and edited.
         ConfigAction::Edit => edit(context, &context.located_config()?)?,
         ConfigAction::Path => {
-            context.out.document(&format!("{}\n", context.located_config()?.user_file.display()))?;
+            context.out.document(format!("{}\n", context.located_config()?.user_file.display()))?;
         }
     }
     Ok(exit_codes::OK)

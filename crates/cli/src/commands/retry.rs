@@ -47,7 +47,7 @@ pub fn run(context: &Context, args: &RetryArgs) -> Result<u8> {
         if context.out.is_data() {
             context.out.value(&RetryReport::new(job.handle(), next.number, handle, &next.decision))?;
         } else if let Some(handle) = handle {
-            context.out.document(&format!("{handle}\n"))?;
+            context.out.document(format!("{handle}\n"))?;
         }
         let stopped = matches!(next.decision, Decision::Stop { .. });
         Ok(if stopped { exit_codes::REFUSED } else { exit_codes::OK })

@@ -344,7 +344,7 @@ pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
             plan: PlanShape::new(&job.plan().unwrap_or(planned.fabric()).decisions, &findings),
         }))?;
     } else {
-        context.out.document(&format!("{}\n", job.handle()))?;
+        context.out.document(format!("{}\n", job.handle()))?;
     }
     if let Err(error) = context.client()?.delivered(job.handle()) {
         context.out.say(format!("the next submission of this job will continue with it: {error}"));

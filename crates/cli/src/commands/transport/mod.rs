@@ -204,7 +204,7 @@ fn print(
             let lines = counters.iter().flat_map(Counters::lines);
             lines.into_iter().try_for_each(|line| out.line(clean_text(&line)))
         }
-        Format::Mermaid => out.document(&mermaid::graph(map)),
+        Format::Mermaid => out.document(mermaid::graph(map)),
         Format::Html => {
             let (judge, why) = (diagnosis.judge(), diagnosis.why.clone());
             out.document(&html::page(&TransportReport::of(diagnosis, map), judge, &why)?)

@@ -243,7 +243,7 @@ pub fn follow(context: &Context, verification: &Verification) -> Result<Verified
                 planned = Some(plan.fabric().fabric);
             }
             Progress::Submitted(job) if shown => {
-                out.document(&format!("{}\n", job.handle()))?;
+                out.document(format!("{}\n", job.handle()))?;
                 let watching = Watching { snapshots: false, logs: true };
                 screen = Some(Screen::new(*out, planned.unwrap_or_default(), watching));
             }
