@@ -184,6 +184,7 @@ fn a_job_starts_after_another_one() {
     let script = format!("until test -e {}; do sleep 0.1; done; exit 3", go.display());
     let first =
         place.command(["submit", "-b", "local", "--name", "first", "--", "sh", "-c", script.as_str()]);
+    let first = crate::place::Done::of(first).ok().out.trim().to_owned();
     place.run("submit -b local --name needs --after first -- true").ok();
     let any =
         place.run(&format!("submit -b local --name follows --after afterany:{first} -- echo done")).ok();
