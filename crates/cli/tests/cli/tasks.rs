@@ -45,7 +45,7 @@ fn a_sweep_is_one_job_whose_tasks_run_two_at_a_time() {
 
     let handle = place.run("submit -b local sweep.toml").ok().out.trim().to_owned();
     assert!(handle.starts_with("local://local/set/lr#"), "one handle: {handle}");
-    let listed = jobs(&place, "list -b local -o json");
+    let listed = jobs(&place, "list -b local --all -o json");
     assert_eq!(listed.len(), 1, "one line: {listed:?}");
     assert_eq!(listed[0]["tasks"]["total"], 6, "{listed:?}");
     let waited = place.run(&format!("wait {handle}")).code(1);
