@@ -25,8 +25,8 @@ export FI_EFA_USE_DEVICE_RDMA=1
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 
-# Where the ranks meet.
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Where the ranks meet. Not in a pipe: of a long list its reader would end `scontrol` with SIGPIPE, and that the job.
+read -r MASTER_ADDR < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
 # -K1: a task that fails ends the others. -l: each line begins with the number of its task.

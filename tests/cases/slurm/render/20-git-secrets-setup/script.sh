@@ -29,8 +29,8 @@ export WANDB_API_KEY
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 
-# Where the ranks meet.
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Where the ranks meet. Not in a pipe: of a long list its reader would end `scontrol` with SIGPIPE, and that the job.
+read -r MASTER_ADDR < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_SIZE=8
 
 # The job's code, where every node sees it.
