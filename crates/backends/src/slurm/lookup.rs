@@ -318,13 +318,7 @@ mod tests {
 
     #[test]
     fn forgotten_tasks_of_an_array_count() {
-        let task = |number: u64, state: &str| Job {
-            printed: format!("7_{number}"),
-            number: 7,
-            task: Some(number),
-            state: state.to_owned(),
-            ..Job::default()
-        };
+        let task = Job::task_of_array;
         let mut rows = vec![task(1, "COMPLETED"), task(2, "COMPLETED")];
         add_unknown(&mut rows, vec![task(0, "FAILED"), task(1, "FAILED")]);
         let found = JobRows { rows, shown: None };

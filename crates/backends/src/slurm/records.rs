@@ -71,6 +71,20 @@ pub struct Job {
     pub exit_code: Option<i32>,
 }
 
+#[cfg(test)]
+impl Job {
+    /// Makes a task of the array 7.
+    pub fn task_of_array(number: u64, state: &str) -> Self {
+        Self {
+            printed: format!("7_{number}"),
+            number: 7,
+            task: Some(number),
+            state: state.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
 impl Job {
     /// Returns the list of the tasks that a row of an array's pending part stands for.
     fn pending_tasks(&self) -> Option<&str> {

@@ -221,13 +221,7 @@ mod tests {
 
     #[test]
     fn a_failed_task_that_is_forgotten_meanwhile_still_counts() {
-        let task = |number: u64, state: &str| Job {
-            printed: format!("7_{number}"),
-            number: 7,
-            task: Some(number),
-            state: state.to_owned(),
-            ..Job::default()
-        };
+        let task = Job::task_of_array;
         let mut known = Known::default();
         known.remember(&mut vec![task(0, "FAILED"), task(1, "RUNNING")]);
         let mut rows = vec![task(1, "COMPLETED")];
