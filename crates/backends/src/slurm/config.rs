@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::spec::JobSpec;
+use weftrun_core::spec::{JobSpec, Tasks};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
@@ -284,26 +284,11 @@ const ARRAYS: &str = "write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at mo
 
 fn check_array(settings: &JobSettings) -> std::result::Result<(), String> {
     match &settings.array {
-        Some(tasks) if !is_array(tasks) => Err(format!("`array`: `{tasks}` is not a list of tasks")),
+        Some(tasks) if Tasks::parse(tasks).is_none() => {
+            Err(format!("`array`: `{tasks}` is not a list of tasks"))
+        }
         _ => Ok(()),
     }
-}
-
-/// Returns whether a text is a list of tasks as `sbatch --array` accepts it: `0-31,40,50-60:2%4`.
-fn is_array(text: &str) -> bool {
-    let number = |text: &str| !text.is_empty() && text.len() < 10 && text.bytes().all(|b| b.is_ascii_digit());
-    let value = |text: &str| text.parse::<u32>().unwrap_or(0);
-    let (tasks, most) = text.split_once('%').map_or((text, None), |(tasks, most)| (tasks, Some(most)));
-    let part = |part: &str| {
-        let Some((first, rest)) = part.split_once('-') else { return number(part) };
-        let (last, step) = rest.split_once(':').map_or((rest, None), |(last, step)| (last, Some(step)));
-        number(first)
-            && number(last)
-            && value(first) <= value(last)
-            && step.is_none_or(|step| number(step) && value(step) > 0)
-    };
-    // With `%0` no task would start.
-    most.is_none_or(|most| number(most) && value(most) > 0) && tasks.split(',').all(part)
 }
 
 fn read<T: DeserializeOwned>(target: &str, keys: Map<String, Value>) -> Result<T> {
