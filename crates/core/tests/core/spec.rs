@@ -118,7 +118,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("--queue", "gpu"),
     ("--priority", "high"),
     ("--restart", "3"),
-    ("--retry", "2"),
     ("--avoid", "gpu-17,gpu-18"),
     ("--time-limit", "1d12h"),
     ("--after", "slurm://prod/184223"),
@@ -139,8 +138,9 @@ fn flags() -> Overrides {
 fn every_flag_is_tried() {
     let untried: Vec<&str> = weftrun_core::spec::job_flags()
         .map(weftrun_core::spec::JobFlag::name)
-        // A script or a folder replaces the repository, an array the sweep; a runtime is a file beside the job.
-        .filter(|flag| !matches!(*flag, "--" | "--script" | "--code" | "--array" | "--runtime"))
+        // A script or a folder replaces the repository, an array the sweep; a runtime is a file beside the job;
+        // a job with tasks is not retried.
+        .filter(|flag| !matches!(*flag, "--" | "--script" | "--code" | "--array" | "--runtime" | "--retry"))
         .filter(|flag| !FLAGS.iter().any(|(tried, _)| tried == flag))
         .collect();
     assert_eq!(untried, [""; 0]);
