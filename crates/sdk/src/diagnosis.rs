@@ -199,6 +199,7 @@ impl Job {
             None => self.explain_by_ras(why, map, observed).await,
             Some(_) => None,
         };
+        self.sightings().compare(self.handle(), why);
         self.keep_seen(why, health == Some(HealthState::Healthy));
         // The cluster says whether it has ended.
         if why.state == WhyState::Failed {

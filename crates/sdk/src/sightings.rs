@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weftrun_core::Finding;
+use weftrun_core::{Confidence, Finding};
 use weftrun_core::job::JobHandle;
 use weftrun_core::mask::mask;
 use weftrun_core::text::fnv1a;
-use weftrun_diagnose::cause::{Cause, CauseClass, Why};
+use weftrun_diagnose::cause::{Cause, CauseClass, Why, WhyState};
 
 use crate::files;
 
@@ -18,6 +18,9 @@ use crate::files;
 const MAX_SIZE: u64 = 256 * 1024;
 /// Largest number of jobs that are kept; above it, all but the newest half are removed.
 const MAX_JOBS: usize = 256;
+
+/// Least seconds between two answers by which a rank hangs that did not move: a step takes less.
+const STOOD: i64 = 10;
 
 /// The causes that were seen, a file for each job.
 #[derive(Clone, Debug)]
@@ -30,6 +33,9 @@ pub(crate) struct Sightings {
 struct Sighting {
     handle: JobHandle,
     at: Timestamp,
+    /// When a rank that is behind was first seen where it stands.
+    #[serde(default)]
+    since: Option<Timestamp>,
     cause: Cause,
     victims: Vec<u32>,
 }
@@ -47,25 +53,43 @@ impl Sightings {
     /// Keeps the cause that was found, where there is one. Failures are ignored: what is kept only helps later.
     pub fn keep(&self, handle: &JobHandle, why: &Why) {
         let Some(mut cause) = why.cause.clone() else { return };
+        let before = self.read(handle);
+        // A job that is being cancelled says so in its log while it still counts as running.
+        if is_end_from_outside(&cause) && before.is_some() {
+            return;
+        }
         cause.what = mask(&cause.what).into();
         for evidence in &mut cause.evidence {
             evidence.text = mask(&evidence.text).into();
         }
+        let stands = before.as_ref().filter(|seen| stands_still(&seen.cause, &cause));
         // One answer that a rank is behind says less than several before in which it stood at the same operation.
-        let stands = |before: &Cause| {
-            (before.class, &before.ranks) == (CauseClass::CollectiveTimeout, &cause.ranks)
-                && before.evidence.first().map(|evidence| &evidence.text)
-                    == cause.evidence.first().map(|evidence| &evidence.text)
-        };
-        if cause.class == CauseClass::Behind && self.read(handle).is_some_and(|seen| stands(&seen.cause)) {
+        let is_proved = stands.is_some_and(|seen| seen.cause.class == CauseClass::CollectiveTimeout);
+        if cause.class == CauseClass::Behind && is_proved {
             return;
         }
         let (victims, at) = (why.victims.clone(), weftrun_backends::clock::now());
-        let sighting = Sighting { handle: handle.clone(), at, cause, victims };
+        let since = Some(stands.map_or(at, |seen| seen.since.unwrap_or(seen.at)));
+        let sighting = Sighting { handle: handle.clone(), at, since, cause, victims };
         let Ok(text) = serde_json::to_string_pretty(&sighting) else { return };
         if files::write_private(&self.path(handle), text.as_bytes()).is_ok() {
             self.sweep();
         }
+    }
+
+    /// Says that a rank hangs which is behind by one answer, and stood at the same operation when it was asked before.
+    pub fn compare(&self, handle: &JobHandle, why: &mut Why) {
+        let Some(cause) = why.cause.as_mut().filter(|cause| cause.class == CauseClass::Behind) else { return };
+        let Some(seen) = self.read(handle).filter(|seen| stands_still(&seen.cause, cause)) else { return };
+        let stood = weftrun_backends::clock::now().duration_since(seen.since.unwrap_or(seen.at)).as_secs();
+        if stood < STOOD {
+            return;
+        }
+        let operation = cause.what.split("; ").next().unwrap_or_default();
+        cause.what = format!("{operation}; it did not move for {stood} s, by the answers at both times");
+        cause.class = CauseClass::CollectiveTimeout;
+        cause.confidence = Confidence::Medium;
+        why.state = WhyState::Hanging;
     }
 
     /// Forgets what was seen of a job that makes progress again.
@@ -77,14 +101,8 @@ impl Sightings {
     /// whether it did.
     pub fn recall(&self, handle: &JobHandle, why: &mut Why) -> bool {
         let Some(Sighting { at, cause, victims, .. }) = self.read(handle) else { return false };
-        let ended = |cause: &Cause| {
-            matches!(
-                cause.class,
-                CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted | CauseClass::Deleted
-            )
-        };
         let is_known = why.cause.as_ref().is_some_and(|known| known.class == cause.class);
-        if is_known || !why.cause.as_ref().is_none_or(ended) {
+        if is_known || !why.cause.as_ref().is_none_or(is_end_from_outside) {
             return false;
         }
         let message = format!("seen while the job ran, at {}", at.strftime("%F %T UTC"));
@@ -120,6 +138,21 @@ impl Sightings {
     }
 }
 
+/// Returns whether a rank that is behind stands at the operation at which it stood before.
+fn stands_still(before: &Cause, now: &Cause) -> bool {
+    matches!(before.class, CauseClass::Behind | CauseClass::CollectiveTimeout)
+        && before.ranks == now.ranks
+        && before.evidence.first().map(|line| &line.text) == now.evidence.first().map(|line| &line.text)
+}
+
+/// Returns whether a job was ended from outside, which says nothing of what was wrong with it before.
+fn is_end_from_outside(cause: &Cause) -> bool {
+    matches!(
+        cause.class,
+        CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted | CauseClass::Deleted
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +183,36 @@ mod tests {
         assert_eq!(keep(hangs, "40 of 42"), hangs);
         assert_eq!(keep(behind, "40 of 42"), hangs);
         assert_eq!(keep(behind, "50 of 52"), behind, "it has moved");
+        // A job that is being cancelled still counts as running, and its log says so.
+        assert_eq!(keep(CauseClass::Cancelled, "got signal: 15"), behind);
+    }
+
+    /// Versions of NCCL that are asked once at a time prove a hang by two looks.
+    #[test]
+    fn a_rank_that_stands_where_it_stood_hangs() {
+        let state = tempfile::tempdir().unwrap();
+        let (sightings, job) = (Sightings::new(state.path()), "slurm://c/1".parse().unwrap());
+        let mut seen = why(b"[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: x\n");
+        let cause = seen.cause.as_mut().unwrap();
+        (cause.class, cause.what) = (CauseClass::Behind, "launched 40 of 42 operations; in one answer".to_owned());
+        cause.evidence[0].text = "rank 1: launched 40 of 42 operations".to_owned();
+        sightings.keep(&job, &seen);
+        let mut now = seen.clone();
+        sightings.compare(&job, &mut now);
+        assert_eq!(now, seen, "it was asked a moment ago");
+        let mut before = sightings.read(&job).unwrap();
+        before.since = Some(before.at - jiff::SignedDuration::from_secs(40));
+        let text = serde_json::to_string(&before).unwrap();
+        std::fs::write(sightings.path(&job), text).unwrap();
+        sightings.compare(&job, &mut now);
+        let cause = now.cause.as_ref().unwrap();
+        assert_eq!((now.state, cause.class), (WhyState::Hanging, CauseClass::CollectiveTimeout));
+        assert!(cause.what.starts_with("launched 40 of 42 operations; it did not move for 4"), "{}", cause.what);
+        let mut moved = seen.clone();
+        moved.cause.as_mut().unwrap().evidence[0].text = "rank 1: launched 50 of 52 operations".to_owned();
+        let before = moved.clone();
+        sightings.compare(&job, &mut moved);
+        assert_eq!(moved, before);
     }
 
     #[test]

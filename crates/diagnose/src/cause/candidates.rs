@@ -8,7 +8,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{Exception, Fact, Frame, Order, Report, SIGNALS};
+use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, Report, SIGNALS};
 use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
@@ -22,7 +22,7 @@ use crate::rule_input::RuleInput;
 use crate::rules::{
     Blame, COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED, PEER_ENDED_UNREAD,
     PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_BARRIER_CROWDED,
-    STORE_LOST, barrier_counts, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
+    STORE_LOST, WATCHDOG_STUCK, barrier_counts, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::HARDWARE_XIDS;
 pub(crate) use ends::signal_text;
@@ -64,7 +64,7 @@ const NEAR: u64 = 20;
 /// Returns whether a line is a warning by its letter, as glog and c10d write it: `[W socket.cpp:755]`, `[rank0]:[W1124 …`.
 fn is_warning(text: &str) -> bool {
     text.split_once("[W").is_some_and(|(before, rest)| {
-        before.len() < 40 && rest.starts_with(|next: char| next == ' ' || next.is_ascii_digit())
+        before.len() < 120 && rest.starts_with(|next: char| next == ' ' || next.is_ascii_digit())
     })
 }
 
@@ -273,6 +273,13 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                     false,
                 );
             }
+            // Of a job that is cancelled Slurm names the job as well.
+            Fact::Cluster(ClusterReason::Cancelled)
+                if known.report.text.contains("*** STEP ") && !names_job(scene) =>
+            {
+                let what = "a step of the job was cancelled: by a person, or by srun after one of its tasks had ended";
+                add(Grade::TimeLimit, CauseClass::Cancelled, what.to_owned(), None, false);
+            }
             Fact::Cluster(reason) => {
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
@@ -352,6 +359,11 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     found
 }
 
+/// Returns whether Slurm says that it cancelled the job, and not a step alone.
+fn names_job(scene: &Scene<'_>) -> bool {
+    scene.reports.iter().any(|known| known.report.text.contains("*** JOB "))
+}
+
 /// Returns whether an exception is of a kind that tells of something outside the program, or of nothing.
 fn is_from_outside(exception: &Exception) -> bool {
     let name = exception.short_name();
@@ -389,6 +401,7 @@ fn explain(found: &mut Vec<Candidate>) {
     let explained: BTreeSet<&str> =
         all.iter().filter(|(_, (rule, ..))| is_explained(rule)).map(|(code, _)| *code).collect();
     found.retain(|one| !explained.contains(one.rule.code));
+    stuck_together(found);
     // Of what one rule knows, the line with the words that say most.
     let mut places: BTreeMap<&'static str, usize> = BTreeMap::new();
     for one in found.iter().filter(|one| one.rule.is_end()) {
@@ -396,6 +409,40 @@ fn explain(found: &mut Vec<Candidate>) {
         places.entry(one.rule.code).and_modify(|known| *known = place.min(*known)).or_insert(place);
     }
     found.retain(|one| places.get(one.rule.code).is_none_or(|place| one.rule.place_of(&one.what) <= *place));
+}
+
+/// Says that the watchdogs of several ranks stood still, where more than one says so: each of them only reports it. The rank with the
+/// fewest operations in its list, if it is one, is told.
+fn stuck_together(found: &mut Vec<Candidate>) {
+    let is_stuck = |one: &&Candidate| one.rule.code == WATCHDOG_STUCK.code;
+    let ranks: BTreeSet<u32> = found.iter().filter(is_stuck).flat_map(|one| one.ranks.clone()).collect();
+    if ranks.len() < 2 {
+        return;
+    }
+    let listed = |one: &Candidate| {
+        let digits = one.evidence.text.split_once("workMetaList_.size()=")?.1;
+        let end = digits.find(|next: char| !next.is_ascii_digit()).unwrap_or(digits.len());
+        Some((digits.get(..end)?.parse::<u64>().ok()?, *one.ranks.first()?))
+    };
+    let counts: BTreeSet<(u64, u32)> = found.iter().filter(is_stuck).filter_map(listed).collect();
+    let few = counts.first().filter(|(few, _)| counts.iter().filter(|(count, _)| count == few).count() == 1);
+    let few = few.filter(|_| counts.len() > 1).map_or_else(String::new, |(count, rank)| {
+        format!(", and rank {rank} has the fewest operations in its list ({count})")
+    });
+    let ranks: Vec<u32> = ranks.into_iter().collect();
+    let what = format!(
+        "the watchdogs of {} did not move for minutes: calls of CUDA or NCCL do not return there; which rank is the first is not shown{few}",
+        named(&ranks)
+    );
+    let Some(first) = found.iter().position(|one| is_stuck(&one)) else { return };
+    found[first].what = what;
+    found[first].ranks.clear();
+    found[first].first = false;
+    let mut at = 0;
+    found.retain(|one| {
+        at += 1;
+        at - 1 == first || !is_stuck(&one)
+    });
 }
 
 /// Marks the exceptions that came after a failure of NCCL on the same rank, as a library raises them in its parent process.
@@ -436,7 +483,13 @@ fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Ruling {
             ),
         )
     } else {
-        (&PEER_ENDED_UNREAD, format!("a process of another rank exited{peers}; {}", scene.not_read("")))
+        (
+            &PEER_ENDED_UNREAD,
+            format!(
+                "a connection to another rank ended{peers}: its process ended, or the network between them failed; {}",
+                scene.not_read("")
+            ),
+        )
     };
     Ruling::of(rule, Grade::Remote, CauseClass::ExitCode, what)
 }

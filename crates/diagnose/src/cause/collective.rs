@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::named;
 use super::class::CauseClass;
+use super::exceptions::{judge, root};
+use super::grade::Grade;
 use super::scene::Scene;
+use crate::rules::{COLLECTIVES_DIVERGED, RANK_ENDED_EARLY, Rule};
 use weftrun_core::Confidence;
 use weftrun_nccl::SourceIndex;
 use weftrun_nccl::failure::{Fact, Report, Work, mismatch};
@@ -19,8 +22,8 @@ pub(super) struct CollectiveCause<'a> {
     pub confidence: Confidence,
     /// Whether all ranks of the job are accounted for.
     pub complete: bool,
-    /// Whether ranks wait in different operations.
-    pub diverged: bool,
+    /// What rule says more of it than its kind does.
+    pub rule: Option<&'static Rule>,
 }
 
 impl<'a> CollectiveCause<'a> {
@@ -32,7 +35,13 @@ impl<'a> CollectiveCause<'a> {
         complete: bool,
     ) -> Self {
         let class = CauseClass::CollectiveTimeout;
-        Self { class, ranks, what, reports, confidence, complete, diverged: false }
+        Self { class, ranks, what, reports, confidence, complete, rule: None }
+    }
+}
+
+impl CollectiveCause<'_> {
+    fn by(self, rule: Option<&'static Rule>) -> Self {
+        Self { rule, ..self }
     }
 }
 
@@ -52,7 +61,7 @@ const DEFAULT: &str = "default_pg";
 
 /// Finds the rank that keeps the others waiting.
 pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
-    if let Some(found) = told(scene) {
+    if let Some(found) = told(scene).or_else(|| ended_early(scene)) {
         return Some(found);
     }
     let groups = standings(scene);
@@ -70,6 +79,63 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
         unnamed = unnamed.or_else(|| Some(wait.unnamed(scene, &apart)));
     }
     diverged(&waits).or(unnamed).or_else(|| told_of_timeout(scene))
+}
+
+/// Returns the ranks that left the job in order while others waited for them, as after a step that they skipped: the ranks
+/// did not call the same number of collectives. Nothing is said where some rank's log is missing, or another one failed.
+fn ended_early<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
+    if scene.finished.is_empty() || !scene.unseen().is_empty() {
+        return None;
+    }
+    let (mut left, mut waited, mut ended) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+    for known in &scene.reports {
+        let of = match &known.report.fact {
+            Fact::Finished => &mut left,
+            Fact::RemoteExit | Fact::TimedOut { .. } | Fact::ToldOfTimeout { .. } => &mut waited,
+            // As launchers end the others.
+            Fact::Exit { code: -15 | 143, .. } => {
+                ended.extend(known.rank);
+                continue;
+            }
+            Fact::Exception(exception)
+                if exception.is_launcher() || exception.short_name() == "SignalException" =>
+            {
+                continue;
+            }
+            Fact::Exception(exception) => match judge(root(exception)).0 {
+                Grade::Remote | Grade::Waiting => &mut waited,
+                Grade::Broken | Grade::Rendezvous => continue,
+                _ => return None,
+            },
+            Fact::Died | Fact::Cuda(_) | Fact::Xid(_) | Fact::Cluster(_) => return None,
+            _ => continue,
+        };
+        if let Some(rank) = known.rank {
+            of.entry(rank).or_insert(known.report);
+        }
+    }
+    ended.extend(waited.keys());
+    let is_known = |rank: &u32| left.contains_key(rank) != ended.contains(rank);
+    if left.is_empty() || waited.is_empty() || !scene.seen.iter().all(is_known) {
+        return None;
+    }
+    let ranks: Vec<u32> = left.keys().copied().collect();
+    let waiting: Vec<u32> = waited.keys().copied().collect();
+    let what = format!(
+        "{} left the job in order while {} still waited for {}: they did not call the same number of collectives",
+        named(&ranks),
+        named(&waiting),
+        if ranks.len() == 1 { "it" } else { "them" }
+    );
+    Some(CollectiveCause {
+        class: CauseClass::CollectiveMismatch,
+        ranks,
+        what,
+        reports: left.into_values().take(2).chain(waited.into_values()).collect(),
+        confidence: Confidence::Medium,
+        complete: true,
+        rule: Some(&RANK_ENDED_EARLY),
+    })
 }
 
 /// Returns that a rank gave up waiting, where the line that names the operation is not in the log.
@@ -109,7 +175,7 @@ fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
         return None;
     };
     let found = CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false);
-    Some(CollectiveCause { diverged, ..found })
+    Some(found.by(diverged.then_some(&COLLECTIVES_DIVERGED)))
 }
 
 /// What is the same for all groups.
@@ -174,7 +240,7 @@ fn diverged<'a>(waits: &Waits<'a>) -> Option<CollectiveCause<'a>> {
     let reports = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect();
     // Lines that do not name their group may be of several, whose operations are numbered apart.
     let found = CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, true);
-    Some(CollectiveCause { diverged: of.is_empty(), ..found })
+    Some(found.by(of.is_empty().then_some(&COLLECTIVES_DIVERGED)))
 }
 
 /// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
@@ -211,7 +277,7 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
         let others = if is_apart { ", and others wait in other operations" } else { "" };
         let what = format!("not all ranks came to {from}{others}; the line names those that did");
         let found = CollectiveCause::timeout(Vec::new(), what, unnamed, Confidence::Low, false);
-        return Some(CollectiveCause { diverged: is_apart, ..found });
+        return Some(found.by(is_apart.then_some(&COLLECTIVES_DIVERGED)));
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
@@ -234,7 +300,7 @@ fn uncounted<'a>(all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<Colle
         reports,
         confidence: Confidence::Medium,
         complete: true,
-        diverged: true,
+        rule: None,
     })
 }
 
@@ -275,6 +341,12 @@ fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing
         }
     }
     let default = default_of(groups);
+    let mut waiting: BTreeMap<(i64, &str), BTreeSet<u32>> = BTreeMap::new();
+    for known in &scene.reports {
+        if let (Fact::TimedOut { work, .. }, Some(rank)) = (&known.report.fact, known.rank) {
+            waiting.entry((work.seq, &work.op)).or_default().insert(rank);
+        }
+    }
     for known in &scene.reports {
         let (Fact::TimedOut { group, work }, Some(rank)) = (&known.report.fact, known.rank) else { continue };
         if !done.insert(rank) {
@@ -285,7 +357,14 @@ fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing
             let mut own = groups_of.get(&rank).into_iter().flatten();
             own.find(|(_, enqueued)| *enqueued >= work.seq).map(|(group, _)| *group)
         };
-        let group = group.as_ref().or_else(reported).or(default);
+        // Where that line is cut, the group of those that wait in the same operation.
+        let shared = || {
+            let same = waiting.get(&(work.seq, work.op.as_str()))?;
+            let waits = |(other, own): (&u32, &Standing<'a>)| own.enqueued >= work.seq && same.contains(other);
+            let of_same = groups.iter().find(|(_, of)| of.iter().any(waits));
+            of_same.filter(|_| !groups_of.contains_key(&rank)).map(|(group, _)| group)
+        };
+        let group = group.as_ref().or_else(reported).or_else(shared).or(default);
         let group = group.map_or_else(|| DEFAULT.to_owned(), String::clone);
         found.entry((group, work.seq)).or_default().push((rank, Wait { work, report: known.report }));
     }
@@ -365,7 +444,7 @@ fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<C
         reports,
         confidence,
         complete: true,
-        diverged: true,
+        rule: None,
     })
 }
 

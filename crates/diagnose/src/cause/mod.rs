@@ -25,7 +25,7 @@ pub use class::CauseClass;
 pub use place::Place;
 
 use crate::rules::{
-    COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, NCCL_NO_REASON, Rule, rule_of_error, rules,
+    COLLECTIVE_TIMEOUT_UNNAMED, NCCL_NO_REASON, Rule, rule_of_error, rules,
 };
 use candidates::{Candidate, candidates, choose};
 use collective::CollectiveCause;
@@ -259,10 +259,10 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
 
 fn of_collective(scene: &Scene<'_>, found: CollectiveCause<'_>) -> Cause {
     let unnamed = found.class == CauseClass::CollectiveTimeout && found.ranks.is_empty();
-    let rule = match unnamed {
-        true if found.diverged => &COLLECTIVES_DIVERGED,
-        true => &COLLECTIVE_TIMEOUT_UNNAMED,
-        false => rule_of_error(found.class, &[&found.what]),
+    let rule = match found.rule {
+        Some(rule) => rule,
+        None if unnamed => &COLLECTIVE_TIMEOUT_UNNAMED,
+        None => rule_of_error(found.class, &[&found.what]),
     };
     let by_line = found.reports.iter().find_map(|report| rule.fix_by(&report.text));
     let cause = Cause::new(found.class, rule, found.what);

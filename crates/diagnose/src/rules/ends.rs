@@ -125,7 +125,26 @@ pub(crate) const COLLECTIVES_DIVERGED: Rule = cause(
     TORCH,
 );
 
+pub(crate) const WATCHDOG_STUCK: Rule = cause(
+    "C44b",
+    "WATCHDOG-STUCK",
+    "a rank's watchdog of PyTorch did not move for minutes, and its process was ended: a call of CUDA or NCCL did not return, or Python's lock was held",
+    "take the stacks of that process while it hangs (`py-spy dump --native`, gdb); if the work is only slow, raise TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+    "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html",
+)
+.says(&[&["watchdog got stuck for "], &["eartbeat monitor timed out"]])
+.explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+.blame(Blame::Rank(CauseClass::CollectiveTimeout));
+pub(crate) const RANK_ENDED_EARLY: Rule = cause(
+    "C44d",
+    "RANK-ENDED-EARLY",
+    "a rank left the job in order while others still waited for it in a collective operation",
+    "give all ranks the same number of steps: look for a step that one of them skips (`continue`, an empty batch, a filter), and for uneven data (`drop_last`, DistributedSampler, DistributedDataParallel's `join`)",
+    TORCH,
+);
+
 pub(super) const RULES: &[Rule] = &[
+    RANK_ENDED_EARLY,
     PROGRAM_EXCEPTION,
     GPU_XID,
     GPU_XID_OF_PROGRAM,
@@ -386,13 +405,7 @@ pub(super) const RULES: &[Rule] = &[
         "https://docs.jax.dev/en/latest/multi_process.html")
         .says(&[&["JAX distributed service detected fatal errors"]])
         .blame(Blame::Rank(CauseClass::ExitCode)),
-    cause("C44b", "WATCHDOG-STUCK",
-        "a rank's watchdog of PyTorch did not move for minutes, and its process was ended: a call of CUDA or NCCL did not return, or Python's lock was held",
-        "take the stacks of that process while it hangs (`py-spy dump --native`, gdb); if the work is only slow, raise TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
-        "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html")
-        .says(&[&["watchdog got stuck for "], &["eartbeat monitor timed out"]])
-        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
-        .blame(Blame::Rank(CauseClass::CollectiveTimeout)),
+    WATCHDOG_STUCK,
     cause("C53c", "POD-VOLUME",
         "Kubernetes cannot attach or mount a volume of a pod",
         "check that the volume claim, secret or config map in the line exists in the pod's namespace and is bound (`kubectl get pvc`), and that its node can reach the storage",
@@ -433,6 +446,8 @@ pub(super) const RULES: &[Rule] = &[
         "Kubernetes evicted a pod",
         "request the resources that the pod uses, or use a node with more free disk and memory",
         "https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/")
+        .says(&[&["MPIJobEvicted"], &["Warning ", " Evicted "]])
+        .kind(CauseClass::Evicted)
         .of(&[CauseClass::Evicted]),
     cause("C50a", "IMAGE-NOT-PULLED",
         "the image could not be pulled",
@@ -483,7 +498,7 @@ pub(super) const RULES: &[Rule] = &[
         "the job was cancelled",
         "submit the job again, unless it was cancelled on purpose",
         SLURM)
-        .by_line(hung_up)
+        .by_line(cancelled_step)
         .of(&[CauseClass::Cancelled]),
     cause("C58", "ERROR-UNEXPLAINED",
         "an error that no rule explains",
@@ -510,4 +525,11 @@ pub(crate) fn rule_of_exit(code: i32) -> &'static Rule {
         129..=192 => rule_of_signal(code - 128),
         _ => super::rule_of_error(CauseClass::ExitCode, &[]),
     }
+}
+
+/// Says what to do where a step was cancelled, or what a signal from a terminal means.
+fn cancelled_step(line: &str) -> Option<String> {
+    let of_step = line.starts_with("a step of the job was cancelled") || line.contains("*** STEP ");
+    let fix = "read the last lines of the step's other tasks: srun ends a step when one of its tasks fails (`--kill-on-bad-exit`); if all of them only waited, submit the job again";
+    if of_step { Some(fix.to_owned()) } else { hung_up(line) }
 }

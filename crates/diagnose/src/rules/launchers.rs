@@ -49,7 +49,7 @@ pub(super) const RULES: &[Rule] = &[
         "a launcher could not log in to a host with ssh",
         "log in to that host by hand with the same user and without a password (`ssh -o PasswordAuthentication=no HOST hostname`): it needs the key, a name that resolves, and an sshd that runs",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
-        .says(&[&["ssh not successful for host "], &["Command 'ssh ", "exit status 255"]])
+        .says(&[&["ssh not successful for host "], &["Command 'ssh ", "exit status 255"], &["Command '['ssh ", "exit status 255"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46a", "MPI-DAEMON-MISSING",
         "the shell of another host does not find the daemon of Open MPI",
@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
         "mpirun could not start its daemon on a host",
         "log in from the first host to each other one with ssh, by the names of the hostfile, and start `orted` or `prted` there",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
-        .says(&[&["ORTE was unable to reliably start"], &["daemon has unexpectedly failed after launch"]])
+        .says(&[&["was unable to reliably start"], &["daemon has unexpectedly failed after launch"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46b", "MPI-PROXY-NOT-STARTED",
         "mpiexec (Hydra) could not start its proxy on a host",
@@ -126,6 +126,7 @@ pub(super) const RULES: &[Rule] = &[
             &["Fatal error in MPI_Init"],
             &["Fatal error in internal_Init"],
         ])
+        .by_line(no_fitting_provider)
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED"])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46i", "UCX-THREADS",
@@ -299,3 +300,11 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["OPAL ERROR: Unreachable in file ", "_client.c"], &["not built with SLURM's PMI support"], &["PMI2_Init failed"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
 ];
+
+/// Says what to do where libfabric has no provider for MPI, as its stack of errors ends.
+fn no_fitting_provider(line: &str) -> Option<String> {
+    line.contains("fi_getinfo() failed").then(|| {
+        "libfabric has no provider on that host that fits: unset FI_PROVIDER where it is set, or choose one that `fi_info` lists there"
+            .to_owned()
+    })
+}

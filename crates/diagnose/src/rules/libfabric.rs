@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use weftrun_nccl::{FabricSeen, Network, Signature};
 
 use super::{Blame, HIGH, MEDIUM, Rule, ofi_issue, rule};
+use crate::cause::CauseClass;
 use crate::rule_input::RuleInput;
 
 /// The code of the finding that libfabric chose another provider than efa.
@@ -117,6 +118,20 @@ pub(super) const RULES: &[Rule] = &[
         "see what the host has (`fi_info -l`) and choose one: FI_PROVIDER=tcp as a test, verbs or psm3 for the fabric that is there; load oneCCL's environment (setvars.sh, FI_PROVIDER_PATH), or let MPI carry it (CCL_ATL_TRANSPORT=mpi)",
         "https://uxlfoundation.github.io/oneCCL/env-variables.html")
         .says(&[&["CCL_ERROR", "can not open network providers"], &["CCL_ERROR", "can't find suitable provider"]])
+        .fails(),
+    // libfabric's src/fabric.c and prov/efa/src/efa_user_info.c.
+    rule("R52d", "EFA-NOTHING-FITS", MEDIUM,
+        "libfabric's efa provider has nothing with the capabilities that the program asks for",
+        "compare `Requested` with `Supported` in the lines above it (FI_LOG_LEVEL=info), and `fi_info -p efa -t FI_EP_RDM` on that host; install the libfabric of the EFA installer, or let the program ask for the endpoint type FI_EP_RDM",
+        "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_user_info.c")
+        .says(&[&["provider efa returned -61"]])
+        .kind(CauseClass::Nccl),
+    // oneCCL's src/exec/exec.cpp and src/exec/thread/base_thread.cpp: pthread_create(3) with an affinity outside of the job's CPUs.
+    rule("R52c", "ONECCL-WORKER-NOT-STARTED", HIGH,
+        "oneCCL could not start its worker threads: most often they are bound to CPUs that the job may not use",
+        "set CCL_WORKER_AFFINITY to CPUs of the job (`taskset -pc $$`), or unset it and I_MPI_PIN_DOMAIN, and give each rank CPUs enough for its workers (CCL_WORKER_COUNT)",
+        "https://uxlfoundation.github.io/oneCCL/env-variables.html")
+        .says(&[&["start_workers: EXCEPTION: failed to start worker"], &["error while creating worker thread"]])
         .fails(),
     rule("R52", "OFI-GDR-OFF-HMEM", MEDIUM,
         "EFA works without GPUDirect RDMA: libfabric's CUDA calls cannot be switched off",

@@ -198,7 +198,7 @@ pub(super) const RULES: &[Rule] = &[
         "an assertion in a kernel on the GPU did not hold: most often an index or a label outside of its range",
         "read the line with `Assertion` above it, which names the condition; run once with CUDA_LAUNCH_BLOCKING=1, or on the CPU, to find the call, and compare the indices (labels, token ids, positions) with the sizes of the tables",
         CUDA)
-        .says(&[&["device-side assert"], &[": block: [", "Assertion `"]])
+        .says(&[&["device-side assert"], &["Device-side assertion `"], &[": block: [", "Assertion `"]])
         .lines(CUDA_LINES),
     cause("C11", "GPU-ECC",
         "the memory of a GPU has an error that cannot be corrected",

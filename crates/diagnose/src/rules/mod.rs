@@ -22,13 +22,13 @@ use aho_corasick::AhoCorasick;
 
 pub(super) use ends::{
     COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED,
-    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST,
+    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANK_ENDED_EARLY, RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST, WATCHDOG_STUCK,
     rule_of_exit, rule_of_signal,
 };
 pub(super) use launchers::SLURM_REFUSED;
 pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;
-pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
+pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers, ranks_of_one_gpu};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 pub(super) use starts::{STORE_BARRIER_CROWDED, barrier_counts};
 pub(super) use verbs::{NIXL_FAILED, peer_of};

@@ -7,7 +7,7 @@ use weftrun_nccl::{Signature, Trace};
 
 use super::differ::odd_version;
 use super::messages::CUDA_LINES;
-use super::{Blame, CUDA_FAILURE, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
+use super::{Blame, CUDA_FAILURE, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, cause, nccl_issue, ofi_issue, rule};
 use crate::cause::{CauseClass, named};
 use crate::rule_input::RuleInput;
 
@@ -171,8 +171,32 @@ pub(super) const RULES: &[Rule] = &[
         "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node",
         nccl_issue!("444"))
         .lines(CUDA_LINES)
+        .by_line(of_nccl_itself)
         .of(&[CauseClass::CudaError]),
+    // src/proxy.cc, read 2026-11-27.
+    cause("C55i", "NCCL-PROXY-CONNECT",
+        "NCCL's proxy could not make the connection that a rank asked of it: the process or host at the other end was not reached",
+        "read the NCCL WARN lines of all ranks (NCCL_DEBUG=INFO): the proxy's own one names the address or the device; check NCCL_SOCKET_IFNAME, NCCL_IB_HCA and the firewall between the nodes",
+        "https://github.com/NVIDIA/nccl/blob/master/src/proxy.cc")
+        .says(&[&["Proxy Call to rank ", "failed (Connect)"]])
+        .blame(Blame::Link),
+    // src/graph/rings.cc.
+    cause("C55h", "NCCL-RINGS-DIFFER",
+        "the ranks computed rings that do not fit together: they see different topologies, or have different settings or versions",
+        "use one image, one NCCL and one plugin on all nodes; compare NCCL_TOPO_FILE, NCCL_GRAPH_FILE and the other NCCL_* variables of the ranks, and the GPUs that each node shows (`nvidia-smi topo -m`)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/graph/rings.cc")
+        .says(&[&["does not loop back to start"]])
+        .blame(Blame::Rank(CauseClass::Nccl)),
 ];
+
+/// Says what to do where a call of NCCL's own failed for its arguments, which no kernel of the program explains.
+fn of_nccl_itself(line: &str) -> Option<String> {
+    let is_own = line.contains("Cuda failure ") && line.contains("'invalid argument'");
+    is_own.then(|| {
+        "NCCL itself called CUDA with what this driver refuses: the NCCL WARN line of that rank names the source (NCCL_DEBUG=INFO); try NCCL_CUMEM_ENABLE=0 and NCCL_NVLS_ENABLE=0, or a driver as new as the CUDA that NCCL was built for"
+            .to_owned()
+    })
+}
 
 /// Names the rank and the world: `Invalid rank requested : 1/1`.
 fn invalid_rank(seen: &RuleInput<'_>) -> Option<String> {
@@ -211,16 +235,17 @@ pub fn closed_peers<'t>(seen: &RuleInput<'_>, told: impl Iterator<Item = &'t str
     (!peers.is_empty()).then(|| peers.into_iter().take(MOST).collect::<Vec<_>>().join(", "))
 }
 
-/// Names the two ranks of a line about one GPU: `rank 3 and rank 0`.
+/// Names the two ranks of a line about one GPU.
 fn sharing_ranks(seen: &RuleInput<'_>) -> Option<String> {
     let traces = &seen.map.signatures().get(Signature::DuplicateGpu)?.traces;
-    let pair = |text: &str| {
-        let (one, rest) = text.split_once("rank ")?.1.split_once(" and rank ")?;
-        let other = rest.split(' ').next()?;
-        let both = [one, other];
-        both.iter().all(|rank| rank.parse::<u32>().is_ok()).then(|| format!(": rank {one} and rank {other}"))
-    };
-    traces.iter().find_map(|trace| pair(&trace.text))
+    let [one, other] = traces.iter().find_map(|trace| ranks_of_one_gpu(&trace.text))?;
+    Some(format!(": rank {one} and rank {other}"))
+}
+
+/// Returns the two ranks of a line about one GPU: `rank 3 and rank 0`.
+pub(crate) fn ranks_of_one_gpu(text: &str) -> Option<[u32; 2]> {
+    let (one, rest) = text.split_once("Duplicate GPU detected : rank ")?.1.split_once(" and rank ")?;
+    Some([one.parse().ok()?, rest.split(' ').next()?.parse().ok()?])
 }
 
 /// Says which rank two processes have: `rank 1 of 8`.

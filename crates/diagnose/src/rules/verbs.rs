@@ -153,6 +153,20 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["devx_obj_create(", "Cannot allocate memory"], &["UCX ", "ERROR", "create_qp", "Cannot allocate memory"]])
         .explaining(&["MPI-NOT-STARTED"])
         .kind(CauseClass::Nccl),
+    // UCX's src/uct/ib/mlx5/dv/ib_mlx5_dv.c and src/uct/ib/mlx5/gdaki/gdaki.c, read 2026-11-27.
+    rule("R24cb", "UCX-DEVX-REFUSED", HIGH,
+        "the NIC refused UCX an object that it makes with DevX: its firmware or its limits do not allow it",
+        "look up the syndrome of the line (dmesg, mlx5_core); use a newer firmware, or do without what needs DevX: UCX_IB_MLX5_DEVX=n, and for queues that the GPU drives UCX_TLS without rc_gda",
+        "https://openucx.readthedocs.io/en/master/faq.html")
+        .says(&[&["devx_obj_create(", " failed"]])
+        .kind(CauseClass::Nccl),
+    // libibverbs' init.c: a NIC of the host whose provider is not in the image.
+    rule("R24j", "VERBS-PROVIDER-MISSING", HIGH,
+        "libibverbs has no driver for the NICs of the host: RDMA cannot be used, and NCCL goes over TCP",
+        "install the providers in the image, in a version that fits the kernel's driver (rdma-core with ibverbs-providers, or the vendor's user space), and check `ibv_devinfo` inside it",
+        "https://github.com/linux-rdma/rdma-core/blob/master/libibverbs/init.c")
+        .says(&[&["libibverbs: ", "device-specific driver found"]])
+        .kind(CauseClass::Nccl),
     rule("R24e", "UCX-UNREACHABLE", HIGH,
         "UCX has no transport by which it reaches a peer: the devices and transports that it may use do not join the two hosts",
         "let UCX use the NIC that joins the hosts: set UCX_NET_DEVICES to it (such as `mlx5_0:1` or `eth0`; not docker0, whose 172.17.0.1 every host has), and compare UCX_TLS with `ucx_info -d` on both",

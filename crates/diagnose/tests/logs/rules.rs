@@ -717,6 +717,31 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("C21b", vec![line(" 41%|████  | 366/903 [5:15:39<6:53:09, 46.16s/it]HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU Hang")]),
         ("C21c", vec![line("Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f. Reason: Unknown.")]),
         ("C39b", vec![line("slurmstepd: error: execve(): /var/spool/slurmd/job00089/slurm_script: No such file or directory")]),
+        ("C46z", vec![line("Abort(2138767) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Unknown error class, error stack:\nfind_provider(2819)..........: OFI fi_getinfo() failed (ofi_init.c:2819:find_provider:No data available)")]),
+        ("C46", vec![line("prterun was unable to reliably start one or more daemons.")]),
+        ("C48b", vec![line("Traceback (most recent call last):\n  File \"runner.py\", line 281, in main\n    x()\nsubprocess.CalledProcessError: Command '['ssh node-0 hostname -I']' returned non-zero exit status 255.")]),
+        ("C10b", vec![line("/pytorch/aten/src/ATen/native/hip/Indexing.hip:1292: indexSelectLargeIndex: Device-side assertion `srcIndex < srcSelectDimSize' failed.")]),
+        ("C51", vec![line("  Warning  Evicted              109s  kubelet                                Pod ephemeral local storage usage exceeds the total limit of containers 5Gi.")]),
+        ("R24cb", vec![line("[1784273406.684686] [n1:994396:0]      ib_mlx5_dv.c:452  UCX  ERROR   mlx5dv_devx_obj_create(CQ) failed on mlx5_1, syndrome 0x2aac7c: Remote I/O error")]),
+        ("R24j", vec![line("libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs4")]),
+        ("C55h", vec![line("n5:3048:4991 [2] graph/rings.cc:38 NCCL WARN Error : ring 2 does not loop back to start (7 != 2)")]),
+        ("C55i", vec![line("[rank0]: torch.distributed.DistBackendError: NCCL error in: a.cpp:1, internal error, NCCL version 2.18.1\n[rank0]: ncclInternalError: Internal check failed.\n[rank0]: Last error:\n[rank0]: Proxy Call to rank 7 failed (Connect)")]),
+        ("R52c", vec![line("RuntimeError: oneCCL: exec.cpp:134 start_workers: EXCEPTION: failed to start worker # 0")]),
+        ("R52d", vec![line("libfabric:7:core:core:fi_getinfo_():889<warn> fi_getinfo: provider efa returned -61 (No data available)")]),
+        ("C12", vec![line("2023-Aug-01 16:12:43.0204 332066:332417 [18] bootstrap.cc:106 CCOM WARN Call to accept failed : Too many open files")]),
+        ("C51", vec![line("    message: 1/8 workers are evicted\n    reason: MPIJobEvicted")]),
+        (
+            "C44d",
+            vec![
+                line("[rank0]: torch.distributed.DistBackendError: NCCL error in: a.cpp:3780, remote process exited or there was a network error, NCCL version 2.28.9\n[rank0]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n[rank0]: Last error:\n[rank0]: socketProgress: Connection closed by remote peer")
+                    + &[(0, 11), (1, 12)]
+                        .map(|(rank, pid)| {
+                            line(&format!("n{rank}:{pid}:{pid} [0] NCCL INFO ncclCommInitRankConfig comm 0x363c0ad0 rank {rank} nranks 2 cudaDev 0 nvmlDev {rank} busId 70 commId 0xc913ec65bea8c0e1 - Init COMPLETE"))
+                        })
+                        .concat()
+                    + &line("n1:12:12 [0] NCCL INFO comm 0x363c0ad0 rank 1 nranks 2 cudaDev 0 busId 70 - Destroy COMPLETE"),
+            ],
+        ),
         (
             "C44c",
             vec![

@@ -31,6 +31,7 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         // TensorFlow's GPU_CHECK: the kernel was not launched.
         let is_cuda = fatal
             && (text.starts_with("Test CUDA failure")
+                || text.contains("Cuda failure common.cu:")
                 || text.contains("GpuLaunchKernel") && text.contains("out of memory"));
         // MPICH names the rank itself, whatever a launcher's label before it counts.
         let rank = Text(piece.text).from(": Fatal error in ").and_then(|_| Text(piece.text).after("(rank "));
@@ -255,6 +256,7 @@ fn words_of_error(own: &[u8], fatal: bool) -> &[u8] {
 const ENDS: &[&str] = &[
     "Test NCCL failure",
     "Test CUDA failure",
+    "Cuda failure common.cu:",
     "NCCL error",
     "NCCL failure",
     "NCCL operation nccl",
@@ -293,7 +295,7 @@ const REPORTED: &[&[&str]] = &[
     &["bash: ", "/", ": No such file or directory"],
     &[": line ", ": command not found"],
     &["Warning ", " BackOff ", "Back-off "],
-    &["ORTE was unable to reliably start"],
+    &["was unable to reliably start"],
     &["cluster registration failed"],
     &["enough slots available"],
     &["allocated for this job are already filled"],
@@ -363,6 +365,7 @@ const INDENTED: &[&str] = &[
     "Out of bounds values : ",
     "CrashLoopBackOff",
     "ImagePullBackOff",
+    "MPIJobEvicted",
     "Did not find interface",
     "JobState=",
 ];

@@ -60,6 +60,11 @@ const MENTIONS: &[&str] = &[
     "Error [CUDA]",
     "received errors",
     "fi_getinfo: -",
+    "efa returned -61",
+    "llocate MR",
+    "MPIJobEvicted",
+    " Evicted ",
+    "no userspace device-specific",
     " hw_synd ",
     "EI0006: ",
     "EI0002: ",
@@ -93,7 +98,7 @@ const MENTIONS: &[&str] = &[
 
 /// What is no warning, though it has the word of one or of information.
 const SERIOUS: &[&str] =
-    &["Unable to find hostfile", "Warning  Failed", "Warning   Failed", "blocked for more than "];
+    &["Unable to find hostfile", "Warning  Failed", "Warning   Failed", "blocked for more than ", "CCOM WARN", "Warning  Evicted", "Warning   Evicted", "no userspace device-specific"];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
 fn counts_none(before: &[u8]) -> bool {

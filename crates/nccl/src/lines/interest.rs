@@ -117,7 +117,7 @@ const ERRORS: &[&str] = &[
     "NCCL error",
     "Last error:",
     "nvshmem",
-    "ORTE was unable",
+    "unable to reliab",
     "ocket creation failed",
     "enough slots",
     "BackOff",

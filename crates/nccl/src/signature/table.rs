@@ -282,6 +282,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::ProxyFailed, "socket progress error"),
     // NCCL 2.3 to 2.6 (transport.cc).
     row(Signature::ProxyFailed, "[Proxy thread error]"),
+    // The accept(2) of a communicator that is being aborted.
+    row(Signature::ProxyFailed, "[Service thread] Accept failed"),
     with(Signature::ProxyFailed, "Proxy Call to rank ", &["failed"], &[]),
     row(Signature::ProxyFailed, "Error encountered progressing operation="),
     row(Signature::ProxyFailed, "Could not receive type from localRank"),

@@ -10,7 +10,9 @@ use super::ends::host_in_brackets;
 use super::{Candidate, class_of_cuda, key, remote};
 use crate::cause::grade::Grade;
 use crate::rule_input::RuleInput;
-use crate::rules::{Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, peer_of, rule_of_error, rules};
+use crate::rules::{
+    Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, peer_of, ranks_of_one_gpu, rule_of_error, rules,
+};
 use weftrun_core::Severity;
 use weftrun_core::finding::Evidence;
 
@@ -102,7 +104,8 @@ impl Ruling {
         let ruled = rules().filter(fits).find_map(|rule| Some(named(Self::new(rule, rule.blame?, seen))));
         let echo = || {
             signatures.iter().any(|one| {
-                matches!(one, Signature::PeerClosed | Signature::IbFlushed | Signature::ProxyFailed)
+                matches!(one, Signature::PeerClosed | Signature::IbFlushed)
+                    || *one == Signature::ProxyFailed && !text.contains("failed (Connect)")
             })
         };
         ruled.or_else(|| (!text.is_empty() && !echo()).then(|| Self::quote(text)))
@@ -129,6 +132,7 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
             // Ranks whose lines are not kept are named with the first that is.
             let mut ranks: BTreeSet<u32> = if all { std::mem::take(&mut left) } else { BTreeSet::new() };
             ranks.extend(rank);
+            ranks.extend(ranks_of_one_gpu(&trace.text).into_iter().flatten());
             if ruling.class == CauseClass::CollectiveMismatch && scene.world == 2 {
                 ranks = BTreeSet::from([0, 1]);
             }
@@ -213,7 +217,7 @@ fn stage(text: &str) -> &'static str {
 /// Returns whether NCCL's proxy passed on that a peer is gone (6, `ncclRemoteError`), or does not say what it passed on.
 fn is_of_peer(text: &str) -> bool {
     let code = ["retcode ", "res="].iter().find_map(|words| text.split_once(words)?.1.chars().next());
-    !code.is_some_and(|code| ('1'..='5').contains(&code))
+    !code.is_some_and(|code| ('1'..='5').contains(&code)) && !text.contains("Accept failed")
 }
 
 /// Says which process of a node ended first, where all others name the same one and no rank ended in order.
