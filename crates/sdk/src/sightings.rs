@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weftrun_core::{Confidence, Finding};
 use weftrun_core::job::JobHandle;
 use weftrun_core::mask::mask;
 use weftrun_core::text::fnv1a;
+use weftrun_core::{Confidence, Finding};
 use weftrun_diagnose::cause::{Cause, CauseClass, Why, WhyState};
 
 use crate::files;
@@ -79,7 +79,9 @@ impl Sightings {
 
     /// Says that a rank hangs which is behind by one answer, and stood at the same operation when it was asked before.
     pub fn compare(&self, handle: &JobHandle, why: &mut Why) {
-        let Some(cause) = why.cause.as_mut().filter(|cause| cause.class == CauseClass::Behind) else { return };
+        let Some(cause) = why.cause.as_mut().filter(|cause| cause.class == CauseClass::Behind) else {
+            return;
+        };
         let Some(seen) = self.read(handle).filter(|seen| stands_still(&seen.cause, cause)) else { return };
         let stood = weftrun_backends::clock::now().duration_since(seen.since.unwrap_or(seen.at)).as_secs();
         if stood < STOOD {
@@ -194,7 +196,8 @@ mod tests {
         let (sightings, job) = (Sightings::new(state.path()), "slurm://c/1".parse().unwrap());
         let mut seen = why(b"[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: x\n");
         let cause = seen.cause.as_mut().unwrap();
-        (cause.class, cause.what) = (CauseClass::Behind, "launched 40 of 42 operations; in one answer".to_owned());
+        (cause.class, cause.what) =
+            (CauseClass::Behind, "launched 40 of 42 operations; in one answer".to_owned());
         cause.evidence[0].text = "rank 1: launched 40 of 42 operations".to_owned();
         sightings.keep(&job, &seen);
         let mut now = seen.clone();
@@ -207,7 +210,11 @@ mod tests {
         sightings.compare(&job, &mut now);
         let cause = now.cause.as_ref().unwrap();
         assert_eq!((now.state, cause.class), (WhyState::Hanging, CauseClass::CollectiveTimeout));
-        assert!(cause.what.starts_with("launched 40 of 42 operations; it did not move for 4"), "{}", cause.what);
+        assert!(
+            cause.what.starts_with("launched 40 of 42 operations; it did not move for 4"),
+            "{}",
+            cause.what
+        );
         let mut moved = seen.clone();
         moved.cause.as_mut().unwrap().evidence[0].text = "rank 1: launched 50 of 52 operations".to_owned();
         let before = moved.clone();

@@ -20,9 +20,10 @@ use super::place::of_user;
 use super::scene::{CLOCKS, Scene};
 use crate::rule_input::RuleInput;
 use crate::rules::{
-    Blame, COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED, PEER_ENDED_UNREAD,
-    PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_BARRIER_CROWDED,
-    STORE_LOST, WATCHDOG_STUCK, barrier_counts, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
+    Blame, COLLECTIVE_TIMEOUT_UNNAMED, ERROR_UNEXPLAINED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED,
+    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule,
+    STORE_BARRIER_CROWDED, STORE_LOST, WATCHDOG_STUCK, barrier_counts, closed_peers, rule_of_error,
+    rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::HARDWARE_XIDS;
 pub(crate) use ends::signal_text;
@@ -354,6 +355,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         }
     }
     follow(&mut found);
+    lead(&mut found);
     precede(&mut found, seen);
     explain(&mut found);
     found
@@ -443,6 +445,22 @@ fn stuck_together(found: &mut Vec<Candidate>) {
         at += 1;
         at - 1 == first || !is_stuck(&one)
     });
+}
+
+/// Lets a line whose words a rule knows say as much as an error right below it that none does.
+fn lead(found: &mut [Candidate]) {
+    let is_unknown = |one: &&Candidate| one.grade == Grade::Quoted && one.class == CauseClass::Unexplained;
+    let unknown: Vec<(SourceIndex, u64)> =
+        found.iter().filter(is_unknown).map(|one| (one.source, one.line)).collect();
+    let is_known = |one: &&mut Candidate| one.grade == Grade::Mentioned && one.rule.code != ERROR_UNEXPLAINED;
+    for one in found.iter_mut().filter(is_known) {
+        let leads = |(source, line): &(SourceIndex, u64)| {
+            *source == one.source && (1..=NEAR).contains(&line.saturating_sub(one.line))
+        };
+        if unknown.iter().any(leads) {
+            one.grade = Grade::Quoted;
+        }
+    }
 }
 
 /// Marks the exceptions that came after a failure of NCCL on the same rank, as a library raises them in its parent process.

@@ -107,7 +107,7 @@ fn ended_early<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
                 Grade::Broken | Grade::Rendezvous => continue,
                 _ => return None,
             },
-            Fact::Died | Fact::Cuda(_) | Fact::Xid(_) | Fact::Cluster(_) => return None,
+            Fact::Cuda(_) | Fact::Xid(_) | Fact::Cluster(_) => return None,
             _ => continue,
         };
         if let Some(rank) = known.rank {
@@ -360,7 +360,8 @@ fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing
         // Where that line is cut, the group of those that wait in the same operation.
         let shared = || {
             let same = waiting.get(&(work.seq, work.op.as_str()))?;
-            let waits = |(other, own): (&u32, &Standing<'a>)| own.enqueued >= work.seq && same.contains(other);
+            let waits =
+                |(other, own): (&u32, &Standing<'a>)| own.enqueued >= work.seq && same.contains(other);
             let of_same = groups.iter().find(|(_, of)| of.iter().any(waits));
             of_same.filter(|_| !groups_of.contains_key(&rank)).map(|(group, _)| group)
         };

@@ -25,7 +25,7 @@ pub use class::CauseClass;
 pub use place::Place;
 
 use crate::rules::{
-    COLLECTIVE_TIMEOUT_UNNAMED, NCCL_NO_REASON, Rule, rule_of_error, rules,
+    COLLECTIVE_TIMEOUT_UNNAMED, ERROR_UNEXPLAINED, NCCL_NO_REASON, Rule, rule_of_error, rules,
 };
 use candidates::{Candidate, candidates, choose};
 use collective::CollectiveCause;
@@ -170,7 +170,7 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         && !matches!(state, WhyState::Failed | WhyState::Hanging)
         && let Some(cause) = cause.take()
     {
-        let is_known = !["ERROR-UNEXPLAINED", "NCCL-WARNING"].contains(&cause.code.as_ref());
+        let is_known = ![ERROR_UNEXPLAINED, "NCCL-WARNING"].contains(&cause.code.as_ref());
         let mentioned = best == Some(Grade::Mentioned);
         let finding = if is_known { not_fatal(cause) } else { unexplained(cause, mentioned) };
         // What the rules of NCCL's lines know says more than such words.
@@ -186,7 +186,7 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         let quotes = quotes.filter_map(|grade| Some((choose(scene, &candidates, grade)?.0, grade)));
         let quotes = quotes.filter(|(quote, _)| cause.code == "PROCESS-EXITED" || is_above(quote));
         // A line that a rule knows says more than one that none does.
-        let is_known = |quote: &Cause| !["ERROR-UNEXPLAINED", "NCCL-WARNING"].contains(&quote.code.as_ref());
+        let is_known = |quote: &Cause| ![ERROR_UNEXPLAINED, "NCCL-WARNING"].contains(&quote.code.as_ref());
         let quote = quotes.min_by_key(|(quote, _)| !is_known(quote));
         findings.extend(quote.map(|(quote, grade)| match is_known(&quote) {
             true => not_fatal(quote),

@@ -15,6 +15,9 @@ const HCCL: &str =
     "https://www.hiascend.com/document/detail/en/canncommercial/850/commlib/hcclug/hcclug_000050.html";
 const XID: &str = "https://docs.nvidia.com/deploy/xid-errors/";
 
+/// The code of an error whose words no rule knows.
+pub(crate) const ERROR_UNEXPLAINED: &str = "ERROR-UNEXPLAINED";
+
 pub(crate) const PROGRAM_EXCEPTION: Rule = cause(
     "C30",
     "PROGRAM-EXCEPTION",
@@ -500,7 +503,7 @@ pub(super) const RULES: &[Rule] = &[
         SLURM)
         .by_line(cancelled_step)
         .of(&[CauseClass::Cancelled]),
-    cause("C58", "ERROR-UNEXPLAINED",
+    cause("C58", ERROR_UNEXPLAINED,
         "an error that no rule explains",
         "no rule explains this line: read the lines around it in the log",
         TROUBLESHOOTING)

@@ -7,7 +7,9 @@ use weftrun_nccl::{Signature, Trace};
 
 use super::differ::odd_version;
 use super::messages::CUDA_LINES;
-use super::{Blame, CUDA_FAILURE, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, cause, nccl_issue, ofi_issue, rule};
+use super::{
+    Blame, CUDA_FAILURE, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, cause, nccl_issue, ofi_issue, rule,
+};
 use crate::cause::{CauseClass, named};
 use crate::rule_input::RuleInput;
 

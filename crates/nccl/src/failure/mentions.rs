@@ -97,8 +97,16 @@ const MENTIONS: &[&str] = &[
 ];
 
 /// What is no warning, though it has the word of one or of information.
-const SERIOUS: &[&str] =
-    &["Unable to find hostfile", "Warning  Failed", "Warning   Failed", "blocked for more than ", "CCOM WARN", "Warning  Evicted", "Warning   Evicted", "no userspace device-specific"];
+const SERIOUS: &[&str] = &[
+    "Unable to find hostfile",
+    "Warning  Failed",
+    "Warning   Failed",
+    "blocked for more than ",
+    "CCOM WARN",
+    "Warning  Evicted",
+    "Warning   Evicted",
+    "no userspace device-specific",
+];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
 fn counts_none(before: &[u8]) -> bool {
@@ -136,6 +144,8 @@ fn mentions_failure(piece: &Piece<'_>) -> bool {
         "tensorflow/",
         "erminated normally",
         "Per user-direction",
+        // c10d goes on with IPv4.
+        "errno: 97 - Address family",
     ];
     let whole = Text(piece.bytes);
     let any = |list: &[&str]| list.iter().any(|words| whole.has(words));
