@@ -417,10 +417,11 @@ fn what_a_rendered_script_cannot_have_is_named() {
         ("--container-name=c", "`--container-name=c`"),
         ("-K0", "`--kill-on-bad-exit=0`"),
     ] {
-        let (_, said) = imported(&format!("{HEAD}srun {words} ./t.py\n"));
+        let (_, said) = imported(&format!("{HEAD}srun {words} /x/t.py\n"));
         assert!(said.len() == 1 && said[0].contains(part), "{words}: {said:?}");
     }
-    let (spec, said) = imported("#!/bin/bash\n#SBATCH -N2\nsrun --gpus-per-node=h100:8 -n16 --wait=60 ./t\n");
+    let (spec, said) =
+        imported("#!/bin/bash\n#SBATCH -N2\nsrun --gpus-per-node=h100:8 -n16 --wait=60 /x/t\n");
     let own = &spec.backend["slurm"];
     assert_eq!((&own["sbatch"], &own["srun"]), (&json!(["--gpus-per-node=h100:8"]), &json!(["--wait=60"])));
     assert!(said.is_empty(), "{said:?}");
@@ -594,20 +595,20 @@ fn a_file_of_errors_is_told_where_it_is_another() {
 /// `mutate` leaves the libraries of a script to it, and so does the job that is made of it.
 #[test]
 fn an_imported_job_keeps_the_libraries_of_its_script() {
-    let efa = "export FI_PROVIDER=efa\n";
+    let head = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8";
     for (body, off) in [
-        (format!("{efa}srun python /x/a.py"), true),
-        (format!("{efa}srun python /x/a.py $A"), true),
-        (format!("{efa}srun --container-image=x/y python /x/a.py"), false),
-        (format!("{efa}srun docker run x/y python /x/a.py"), false),
-        ("srun python /x/a.py".to_owned(), false),
+        ("export FI_PROVIDER=efa\nsrun python /x/a.py", true),
+        ("export FI_PROVIDER=efa\nsrun python /x/a.py $A", true),
+        ("export FI_PROVIDER=efa\nsrun --container-image=x/y python /x/a.py", false),
+        ("export FI_PROVIDER=efa\nsrun docker run x/y python /x/a.py", false),
+        ("srun python /x/a.py", false),
     ] {
-        let (spec, _) =
-            imported(&format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -C p5.48xlarge\n{body}\n"));
+        let (spec, _) = imported(&format!("{head}\n{body}\n"));
         let rule = spec.fabric.rules.get("efa.library-path");
         assert_eq!(rule, off.then_some(&RuleSetting::Off), "{body}");
-        let profile = Profiles::builtin().get("parallelcluster").unwrap();
-        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        let (catalogue, facts, profiles) =
+            (Catalogue::builtin(), ClusterFacts::default(), Profiles::builtin());
+        let (plan, _) = FabricPlan::by_evidence(&spec, &catalogue, &facts, &profiles, Form::Script).unwrap();
         assert!(plan.ops.iter().all(|op| op.change.target() != "env LD_LIBRARY_PATH"), "{body}");
     }
 }
