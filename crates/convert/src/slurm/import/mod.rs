@@ -84,7 +84,11 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
     import.unrequested_gpus(&script);
-    Ok(import.finish())
+    let (mut spec, findings) = import.finish();
+    if !script.sets_libraries() {
+        keep_libraries(&mut spec);
+    }
+    Ok((spec, findings))
 }
 
 /// Returns the options with the number of nodes that the script's commands use, where none names one: the tasks of the job
@@ -392,7 +396,6 @@ impl Import {
         if !self.slurm.is_empty() {
             self.spec.backend.insert("slurm".to_owned(), Json::Object(self.slurm));
         }
-        keep_libraries(&mut self.spec);
         (self.spec, self.findings)
     }
 }

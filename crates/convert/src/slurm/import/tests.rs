@@ -610,5 +610,9 @@ fn an_imported_job_keeps_the_libraries_of_its_script() {
             (Catalogue::builtin(), ClusterFacts::default(), Profiles::builtin());
         let (plan, _) = FabricPlan::by_evidence(&spec, &catalogue, &facts, &profiles, Form::Script).unwrap();
         assert!(plan.ops.iter().all(|op| op.change.target() != "env LD_LIBRARY_PATH"), "{body}");
-    }
+    } // A script that weftrun rendered has them from the rule.
+    let block =
+        format!("{}\nexport LD_LIBRARY_PATH=/opt\n{}\n", crate::slurm::BLOCK_BEGIN, crate::slurm::BLOCK_END);
+    let (spec, _) = imported(&format!("{head}\n{block}export FI_PROVIDER=efa\nsrun python /x/a.py\n"));
+    assert!(spec.fabric.rules.is_empty(), "{:?}", spec.fabric.rules);
 }

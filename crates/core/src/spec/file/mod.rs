@@ -21,6 +21,7 @@ mod value;
 mod write;
 
 pub use flags::{JobFlag, Overrides, job_flags};
+pub use other_tools::tool_of;
 pub use patch::patched;
 pub use shape::{Group, Word};
 pub use template::template;

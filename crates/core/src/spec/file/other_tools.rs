@@ -18,6 +18,10 @@ pub(super) fn finding(
     if let (Some(_), Some(kind)) = (text_of("apiVersion"), text_of("kind")) {
         return Some(of_manifest(file, &shown(kind)));
     }
+    if let Some(tool) = root.and_then(tool_of) {
+        let fix = "write a job file (`weftrun init`) with its command, nodes and GPUs".to_owned();
+        return Some(other(file, tool, fix));
+    }
     if !is_broken && is_table {
         return None;
     }
@@ -25,6 +29,25 @@ pub(super) fn finding(
         return Some(of_sbatch(file, text));
     }
     kinds_of(text).map(|kinds| of_manifest(file, &kinds)).or_else(|| of_script(file, text))
+}
+
+/// Returns what a file of another tool is, by keys that neither an object of Kubernetes nor a job file has.
+pub fn tool_of(root: &SpanTree<'_>) -> Option<&'static str> {
+    const OF_DSTACK: [&str; 6] = ["task", "service", "dev-environment", "fleet", "gateway", "volume"];
+    let has = |key: &str| root.get(key).is_some();
+    let is_type =
+        || root.get("type").and_then(SpanTree::as_str).is_some_and(|word| OF_DSTACK.contains(&word));
+    if has("apiVersion") || has("kind") {
+        None
+    } else if is_type() {
+        Some("a dstack configuration")
+    } else if has("run") && (has("resources") || has("num_nodes") || has("setup")) {
+        Some("a SkyPilot task")
+    } else if has("services") {
+        Some("a Compose file")
+    } else {
+        None
+    }
 }
 
 fn other(file: &str, what: &str, fix: String) -> Finding {
@@ -99,6 +122,9 @@ mod tests {
             ("a.sh", "# licence\n#!/bin/bash\n#SBATCH -N 2\nsrun ./a\n", "lines before its `#!` line"),
             ("a.sh", "#!/bin/bash\nsrun -N 8 ./a\n", "a script for bash without `#SBATCH` lines"),
             ("a.py", "#!/usr/bin/env python3\nimport os\n", "a script for python3"),
+            ("a.yaml", "num_nodes: 2\nrun: ./a\n", "a SkyPilot task"),
+            ("a.yaml", "type: task\nname: a\ncommands: [b]\n", "a dstack configuration"),
+            ("a.yaml", "services:\n  a: {image: b}\n", "a Compose file"),
         ] {
             let error = JobFile::parse(file, text.as_bytes()).unwrap_err();
             let [finding] = error.findings() else { panic!("{text}: {error:?}") };
