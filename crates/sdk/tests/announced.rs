@@ -19,23 +19,20 @@ fn spec(instance: &str, accelerators: u32, image: bool) -> JobSpec {
         .nodes(2)
         .gpus_per_node(accelerators)
         .instance_type(instance)
-        .memory("64Gi")
-        .command(["python", "/train.py"]);
+        .memory("8Gi")
+        .command(["/train.py"]);
     let job = JobSpec::builder("announced").launch(Launch::Torchrun).role(role);
     if image { job.image("registry.example/image:1") } else { job }.build().unwrap()
 }
 
 fn targets() -> Vec<TargetConfig> {
-    let target = |backend: &str| TargetConfig::new("target", backend, "/state");
+    let target = |backend: &str| TargetConfig::new(backend, backend, "/state");
     vec![
         target("slurm"),
-        target("kubeflow").with("namespace", "team".into()),
+        target("kubeflow"),
         target("hosts").with("hosts", serde_json::json!(["a1", "a2"])),
         target("local"),
-        target("runai")
-            .with("url", "https://runai.example".into())
-            .with("project", "team".into())
-            .with("cluster", "00000000-0000-0000-0000-000000000000".into()),
+        target("runai").with("url", "https://runai.example").with("project-id", "4").with("cluster-id", "5"),
     ]
 }
 
