@@ -20,7 +20,7 @@ use weftrun_core::fabric::evidence::{Form, choose};
 use weftrun_core::fabric::view::{JobKind, JobView, Workload};
 use weftrun_core::shell::{SCRIPT_WITHOUT_INTERPRETER, is_script_without_interpreter};
 use weftrun_core::span::{SpanDocument, SpanTree, SyntaxError, Value, json, yaml_documents, yaml_texts};
-use weftrun_core::spec::is_runtime;
+use weftrun_core::spec::{is_runtime, tool_of};
 use weftrun_core::{Error, ErrorKind, Finding, explain};
 
 /// Mutates a text that holds one document, or several that are not separated by `---`.
@@ -351,17 +351,9 @@ pub(super) fn no_manifest(text: &str, root: &SpanTree<'_>) -> Option<Finding> {
     if let Some(finding) = script_without_interpreter(text) {
         return Some(finding);
     }
-    let is_type = |names: &[&str]| {
-        root.get("type").and_then(SpanTree::as_str).is_some_and(|word| names.contains(&word))
-    };
-    let what = if is_type(&["task", "service", "dev-environment", "fleet", "gateway", "volume"]) {
-        "this is a dstack configuration"
-    } else if has("run") && (has("resources") || has("num_nodes") || has("setup")) {
-        "this is a SkyPilot task"
-    } else if has("services") {
-        "this is a Compose file"
-    } else {
-        "this is no object of Kubernetes: it has no `apiVersion` and no `kind`"
+    let what = match tool_of(root) {
+        Some(tool) => format!("this is {tool}"),
+        None => "this is no object of Kubernetes: it has no `apiVersion` and no `kind`".to_owned(),
     };
     let message = format!("{what}; weftrun reads manifests, sbatch scripts and job files");
     let fix =

@@ -12,7 +12,7 @@ use weftrun_core::fabric::{ClusterFacts, Gid, Profile};
 use weftrun_core::image::NcclVersion;
 use weftrun_core::mask;
 use weftrun_core::request::{Fabric, FabricRequest};
-use weftrun_core::shell::unexpanded;
+use weftrun_core::shell::{is_evaluated, taken_literally, unexpanded};
 
 const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
 
@@ -189,7 +189,7 @@ pub(super) fn environment(
             if expanded.contains(var.name.as_str()) {
                 findings.retain(|finding| finding.code != names::UNKNOWN);
             }
-            findings.extend(dollar(&var.name, value));
+            findings.extend(dollar(&var.name, value, container));
             findings.extend(secret(&var.name, value));
             let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
             add(findings, role, &at, "", lints);
@@ -321,14 +321,29 @@ fn instance_type<'a>(role: &RoleView, catalogue: &'a Catalogue) -> Option<&'a In
     role.instance_types.iter().find_map(|name| catalogue.get(name))
 }
 
-/// Reports a `$NAME` in a list of folders, which Kubernetes does not expand.
-fn dollar(name: &str, value: &str) -> Option<Finding> {
-    let found = unexpanded(value).filter(|_| name.ends_with("PATH"))?;
+/// Reports a `$NAME` in a value, which Kubernetes does not expand. Whether an image's own command evaluates a variable is
+/// unknown; a library's settings and lists of folders are never evaluated.
+fn dollar(name: &str, value: &str, container: &ContainerView) -> Option<Finding> {
+    const OF_LIBRARIES: [&str; 7] = ["NCCL_", "FI_", "UCX_", "OMPI_", "CUDA_", "MASTER_", "NVIDIA_"];
+    let found = if name.ends_with("PATH") {
+        unexpanded(value)?
+    } else {
+        let by_library = OF_LIBRARIES.iter().any(|start| name.starts_with(start));
+        let is_known = by_library || container.argv().next().is_some();
+        let is_evaluated = is_evaluated(container.argv(), name);
+        taken_literally(name, value).filter(|_| is_known && !is_evaluated && !is_template(container))?
+    };
     Some(
         Finding::warning("W-ENV-DOLLAR", format!("{name} holds {found}, which Kubernetes does not expand"))
             .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded")
             .cite("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
     )
+}
+
+/// Returns whether a container's image or amounts are still to be filled in, as its values may be.
+fn is_template(container: &ContainerView) -> bool {
+    let amounts = container.limits.values().chain(container.requests.values());
+    container.image.iter().chain(amounts).any(|text| text.contains(['$', '{']))
 }
 
 /// Returns the finding about a setting by its name and value.

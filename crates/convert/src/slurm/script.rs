@@ -295,6 +295,12 @@ impl<'t> Script<'t> {
         }
     }
 
+    /// Returns whether a block of weftrun sets the folders of libraries, as in a script that it rendered.
+    pub(super) fn sets_libraries(&self) -> bool {
+        let mut blocks = self.blocks.iter().filter_map(|block| self.text.get(block.clone()));
+        blocks.any(|block| block.contains("export LD_LIBRARY_PATH="))
+    }
+
     /// Returns the script without weftrun's blocks.
     pub(super) fn bare(&self) -> String {
         let (mut bare, mut at) = (String::with_capacity(self.text.len()), 0);

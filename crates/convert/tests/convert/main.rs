@@ -10,6 +10,7 @@
 #[path = "../../../testkit/src/child.rs"]
 mod child;
 mod evidence;
+mod kept;
 mod lint;
 mod manifests;
 mod mutate_cases;

@@ -10,7 +10,7 @@ use crate::request::{Fabric, Origin, RuleSetting};
 /// Collects the decisions of the rules, and sorts them by role and change.
 pub(crate) struct PlanBuilder<'a> {
     pub(crate) settings: &'a RuleSwitches,
-    profile: &'a Profile,
+    pub(crate) profile: &'a Profile,
     entries: Vec<Entry>,
     skip: Option<Skipped>,
     skipped: Vec<Skipped>,
@@ -23,6 +23,8 @@ struct Entry {
     role: usize,
     op: Op,
     kept: bool,
+    /// Whether the cluster would differ without it.
+    has_effect: bool,
 }
 
 /// The role that a rule handles, and its place in the job.
@@ -85,14 +87,20 @@ impl<'a> PlanBuilder<'a> {
         let of_profile = if own { profile.source_of(&profile_key(rule, &change)) } else { None };
         let source = of_profile.or_else(|| FabricRule::get(rule).map(|rule| rule.source)).map(str::to_owned);
         let op = Op { source, ..Op::new(rule, &role.name, change, why, origin) };
-        self.entries.push(Entry { role: role.index, op, kept: false });
+        self.entries.push(Entry { role: role.index, op, kept: false, has_effect: true });
         self.applied.push(rule);
+    }
+
+    /// Writes out what the cluster would add itself. It is not changed alone: a job that needs nothing else stays as it is.
+    pub(crate) fn write_out(&mut self, role: RoleRef, rule: &'static str, change: Change, why: &str) {
+        self.op(role, rule, change, why, Origin::Job);
+        self.entries.iter_mut().next_back().into_iter().for_each(|entry| entry.has_effect = false);
     }
 
     /// Records that the user's own value stays.
     pub(crate) fn kept(&mut self, role: RoleRef, rule: &'static str, change: Change, why: impl Into<String>) {
         let op = Op::new(rule, &role.name, change, why, Origin::Job);
-        self.entries.push(Entry { role: role.index, op, kept: true });
+        self.entries.push(Entry { role: role.index, op, kept: true, has_effect: false });
         self.applied.push(rule);
     }
 
@@ -206,6 +214,9 @@ impl<'a> PlanBuilder<'a> {
             }
         }
         let failed = self.findings.iter().any(Finding::is_error);
+        if !self.entries.iter().any(|entry| entry.has_effect) {
+            self.entries.iter_mut().for_each(|entry| entry.kept = true);
+        }
         self.entries.sort_by_key(|entry| (entry.role, entry.op.change.phase()));
         let (mut ops, mut decisions) = (Vec::new(), Vec::new());
         for entry in self.entries {

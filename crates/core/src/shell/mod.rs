@@ -24,7 +24,7 @@ pub use script::{
 };
 pub use script::{command_lines, documents, first_run, syntax_error, without_comment};
 pub use variables::is_variable;
-pub use variables::{unexpanded, variable};
+pub use variables::{is_evaluated, taken_literally, unexpanded, variable};
 
 /// Rewrites the `mpirun` of a command line: the first command word of an argv, or every one in command position of a
 /// shell string.

@@ -43,3 +43,58 @@ pub fn unexpanded(value: &str) -> Option<&str> {
     }
     None
 }
+
+/// Returns the first `$NAME` in the value of an environment variable that no shell expands: the program gets the
+/// value as it is written. Texts that are programs, data, patterns or secrets may hold a `$` of their own.
+pub fn taken_literally<'v>(name: &str, value: &'v str) -> Option<&'v str> {
+    const OWN: [&str; 8] =
+        ["FORMAT", "PATTERN", "REGEX", "PROMPT", "PASSWORD", "SECRET", "TOKEN", "TEMPLATE"];
+    let is_own = OWN.iter().any(|part| name.to_ascii_uppercase().contains(part)) || name == "PS1";
+    let is_data = value.contains('\n') || value.trim_start().starts_with(['{', '[', '^']);
+    // `a$b` is a text more often than a variable.
+    let is_name = |found: &&str| !found.contains(|c: char| c.is_ascii_lowercase());
+    unexpanded(value).filter(is_name).filter(|_| !is_own && !is_data)
+}
+
+/// Returns whether the words of a command show that a shell reads the value of a variable as its own text, or that
+/// a tool fills it in.
+pub fn is_evaluated<'w>(words: impl IntoIterator<Item = &'w str>, name: &str) -> bool {
+    const EVALUATE: [&str; 4] = ["eval ", "-c $", "-c \"$", "-lc \"$"];
+    let pasted = format!("$({name})");
+    words.into_iter().any(|word| {
+        word.contains("envsubst")
+            || word.contains(&pasted)
+            || word.contains(name) && EVALUATE.iter().any(|start| word.contains(start))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dollar_counts_where_a_shell_would_expand_it() {
+        for (name, value, found) in [
+            ("DATA", "$HOME/data", Some("$HOME")),
+            ("ARGS", "--lr ${LR} --x", Some("${LR}")),
+            ("DATA", "$(HOME)/data", None),
+            ("COST", "5$ and $5", None),
+            ("SUFFIX", "a$b", None),
+            ("DB_PASSWORD", "pa$word", None),
+            ("LOG_FORMAT", "$remote_addr", None),
+            ("SCRIPT", "cd $HOME\nls", None),
+            ("CONFIG", "{\"$ref\": 1}", None),
+        ] {
+            assert_eq!(taken_literally(name, value), found, "{name}={value}");
+        }
+        for (command, evaluated) in [
+            (&["sh", "-c", "$(CMD)"][..], true),
+            (&["sh", "-c", "eval \"$CMD\""], true),
+            (&["sh", "-c", "bash -c \"$CMD\""], true),
+            (&["sh", "-c", "python a.py $CMD"], false),
+            (&["sh", "-c", "eval \"$OTHER\"; $CM"], false),
+        ] {
+            assert_eq!(is_evaluated(command.iter().copied(), "CMD"), evaluated, "{command:?}");
+        }
+    }
+}

@@ -111,6 +111,18 @@ fn say(context: &Context, job: &MutatedJob) {
     }
     if out.is_verbose() {
         job.actions.iter().for_each(|action| out.detail(format!("  {action}")));
+        if !job.changed {
+            let kept = job.plan.decisions.iter();
+            kept.for_each(|one| {
+                let line = format!("  {}: {} = {}: {}", one.rule, one.target, one.value, one.why);
+                out.detail(clean_text(&line));
+            });
+        }
+        let skipped = job.plan.skipped.iter().filter(|skipped| !skipped.is_whole());
+        skipped.for_each(|one| {
+            let line = format!("  {} does not apply ({}): {}", one.rule, one.reason, one.why);
+            out.detail(clean_text(&line));
+        });
     }
     out.findings(&job.plan.findings);
 }

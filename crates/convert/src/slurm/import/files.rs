@@ -28,17 +28,22 @@ impl Import {
         self.relative_file(first_read(body).as_deref());
     }
 
-    /// Warns of files in `setup` that the shell reads from the folder where the job is submitted.
-    pub(super) fn sourced_files(&mut self, setup: &str) {
-        let commands = of_submission(setup).1;
-        self.relative_file(commands.iter().find_map(|command| sourced(&command.words)));
+    /// Warns of files that `setup` or the command of the ranks reads from the folder where the job is submitted. In a
+    /// container the ranks see its own files.
+    pub(super) fn files_of_launch(&mut self, setup: &str, command: &[String]) {
+        let stays = of_submission(setup).0.len() == setup.len();
+        let of_command = || read_by(command, 0, 0).filter(|_| stays && self.spec.image.is_none());
+        let file = first_read(setup).or_else(of_command);
+        self.relative_file(file.as_deref());
     }
 
     pub(super) fn relative_file(&mut self, file: Option<&str>) {
-        if let Some(file) = file.filter(|_| self.spec.workdir.is_none()) {
+        const CODE: &str = "W-IMPORT-FILES";
+        let is_told = self.findings.iter().any(|finding| finding.code == CODE);
+        if let Some(file) = file.filter(|_| self.spec.workdir.is_none() && !is_told) {
             let message = format!("`{file}` is looked up relative to the folder where the job is submitted");
             let fix = "submit the job from the script's folder, or set `workdir`";
-            self.findings.push(Finding::warning("W-IMPORT-FILES", message).fix(fix));
+            self.findings.push(Finding::warning(CODE, message).fix(fix));
         }
     }
 }
@@ -48,7 +53,14 @@ impl Import {
 fn first_read(body: &str) -> Option<String> {
     let (part, commands) = of_submission(body);
     let by_command = commands.iter().find_map(|command| read_by(&command.words, command.program, 0));
-    by_command.or_else(|| part.lines().map(without_comment).find_map(read_by_variable))
+    // What stands in a variable may be for a container.
+    let contained = commands.iter().any(|command| command.words.iter().any(|word| is_image_option(word)));
+    let by_variable = || part.lines().map(without_comment).find_map(read_by_variable);
+    by_command.or_else(|| by_variable().filter(|file| !contained || file.ends_with(".sqsh")))
+}
+
+fn is_image_option(word: &str) -> bool {
+    word == "--container-image" || word.starts_with("--container-image=")
 }
 
 /// Returns the part of a script that runs in the folder where the job is submitted, and its commands: up to the first `cd` to
@@ -86,7 +98,11 @@ fn read_by(words: &[String], program: usize, depth: usize) -> Option<String> {
     if program == "srun" {
         let used = Directives::read(Program::Srun, arguments).1;
         let (options, rest) = arguments.split_at(used.min(arguments.len()));
-        return read_among(options, false).or_else(|| read_by(rest, 0, depth + 1));
+        let contained = options.iter().any(|word| is_image_option(word));
+        return read_among(options, false).or_else(|| read_by(rest, 0, depth + 1).filter(|_| !contained));
+    }
+    if is_elsewhere(program, arguments) {
+        return None;
     }
     if let Some(text) = arguments.iter().find(|word| word.contains(char::is_whitespace)) {
         let inner = of_submission(text).1;
@@ -94,6 +110,15 @@ fn read_by(words: &[String], program: usize, depth: usize) -> Option<String> {
         return found.or_else(|| read_among(arguments, true));
     }
     sourced(words).map(str::to_owned).or_else(|| read_among(arguments, true))
+}
+
+/// Returns whether a command runs its program in a container with files of its own, on another host or in another folder.
+fn is_elsewhere(program: &str, arguments: &[String]) -> bool {
+    const OTHER_FILES: [&str; 7] = ["docker", "podman", "podman-hpc", "enroot", "kubectl", "ssh", "rsync"];
+    const FOLDERS: [&str; 6] =
+        ["--directory", "--chdir", "--wdir", "--pwd", "--workdir", "--container-workdir"];
+    OTHER_FILES.contains(&program)
+        || arguments.iter().any(|word| FOLDERS.contains(&word.split('=').next().unwrap_or_default()))
 }
 
 /// Returns the first word that names a file to read; with `programs` also a program without an ending.
@@ -198,6 +223,21 @@ mod tests {
             ("srun /x/a --url https://a.b/c.json --name v1.0.py-x --dir ./data\nsrun b", None),
             ("cd $PROJECT\nsrun ./b.sh\nsrun a", None),
             ("cd $SLURM_SUBMIT_DIR\nsrun ./b.sh\nsrun a", Some("./b.sh")),
+            // One launch, which becomes the job's command.
+            ("srun python train.py", Some("train.py")),
+            ("srun torchrun --nnodes=2 --nproc_per_node=8 train.py", Some("train.py")),
+            ("python prepare.py\nsrun python /fsx/train.py", Some("prepare.py")),
+            ("cd /fsx/me\nsrun python train.py", None),
+            ("srun python -m train", None),
+            // Files of a container, and of a folder that an option names.
+            ("srun --container-image=x/y python train.py", None),
+            ("srun --container-image=x/y python train.py\nsrun --container-image x/y bash eval.sh", None),
+            ("S=\"train.sh\"\nsrun --container-image=x/y bash $S\nsrun --container-image=x/y b", None),
+            ("docker run --rm x/y python train.py\nsrun b\nsrun a", None),
+            ("srun uv run python train.py", Some("train.py")),
+            ("srun a\nuv run --directory=$D python train.py\nsrun b", None),
+            ("srun bash -c \"uv run --directory=$D python train.py\"", None),
+            ("srun singularity exec x.sif python /a.py", Some("x.sif")),
         ] {
             assert_eq!(file(body).as_deref(), wanted, "{body}");
         }

@@ -67,15 +67,17 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
     import.setup(&lines, body::stops_at_errors(before));
-    import.sourced_files(&lines.join("\n"));
     for word in assigned {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         import.variable(name, &plain(value)?);
     }
     let raw = chunk.raw(command, command.program);
     let raw = raw.as_slice();
+    let setup = lines.join("\n");
     if sruns == 0 {
-        return program(import, raw);
+        program(import, raw)?;
+        import.files_of_launch(&setup, &command.words);
+        return Ok(());
     }
     let raw = raw.get(1..).unwrap_or_default();
     let words: Vec<String> =
@@ -92,7 +94,9 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     if let Some(file) = rest.first().filter(is_file) {
         return Err(format!("`srun` finds `{file}` in the folder where the job is submitted"));
     }
-    program(import, rest)
+    program(import, rest)?;
+    import.files_of_launch(&setup, words.get(used..).unwrap_or_default());
+    Ok(())
 }
 
 /// Returns a word in which the shell expands nothing.

@@ -18,6 +18,9 @@ use crate::slurm::{Directives, Script, is_sbatch};
 use crate::without_job::script_is_no_job;
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::evidence::Form;
+use weftrun_core::fabric::{ClusterFacts, FabricPlan, Profiles};
+use weftrun_core::request::RuleSetting;
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
 use weftrun_core::shell::{SCRIPT_WITHOUT_INTERPRETER, is_script_without_interpreter};
 use weftrun_core::spec::{EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
@@ -30,10 +33,10 @@ pub use options::slurm_duration;
 ///
 /// ```
 /// use weftrun_convert::import_sbatch;
-/// let text = "#!/bin/bash\n#SBATCH -J llama -N 4 --gpus-per-node=8\nsrun torchrun --nnodes 4 --nproc_per_node 8 train.py --lr 1\n";
+/// let text = "#!/bin/bash\n#SBATCH -J llama -N 4 --gpus-per-node=8\nsrun torchrun --nnodes 4 --nproc_per_node 8 /fsx/train.py --lr 1\n";
 /// let (spec, lost) = import_sbatch(text, false).map_err(|finding| finding.message)?;
 /// assert_eq!((spec.name.as_str(), spec.nodes(), lost.len()), ("llama", 4, 0));
-/// assert_eq!(spec.roles[0].command, ["train.py", "--lr", "1"]);
+/// assert_eq!(spec.roles[0].command, ["/fsx/train.py", "--lr", "1"]);
 /// # Ok::<(), String>(())
 /// ```
 ///
@@ -81,7 +84,11 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
     import.unrequested_gpus(&script);
-    Ok(import.finish())
+    let (mut spec, findings) = import.finish();
+    if !script.sets_libraries() {
+        keep_libraries(&mut spec);
+    }
+    Ok((spec, findings))
 }
 
 /// Returns the options with the number of nodes that the script's commands use, where none names one: the tasks of the job
@@ -259,7 +266,7 @@ impl Import {
             self.export(&what);
         }
         let output = self.options.take_value("output");
-        let errors = self.options.has("error");
+        let errors = self.options.has("error") && self.options.value("error") != output.as_deref();
         let named = output.clone().filter(|path| names_job(path));
         let dropped = match (named, &output) {
             (Some(path), _) => {
@@ -390,6 +397,17 @@ impl Import {
             self.spec.backend.insert("slurm".to_owned(), Json::Object(self.slurm));
         }
         (self.spec, self.findings)
+    }
+}
+
+/// Switches the rule off that would put the folders of the nodes before those of the script's environment: the script keeps its
+/// libraries, as `mutate` leaves them.
+fn keep_libraries(spec: &mut JobSpec) {
+    const RULE: &str = "efa.library-path";
+    let (catalogue, facts, profiles) = (Catalogue::builtin(), ClusterFacts::default(), Profiles::builtin());
+    let plan = FabricPlan::by_evidence(spec, &catalogue, &facts, &profiles, Form::Script);
+    if plan.is_ok_and(|(plan, _)| plan.ops.iter().any(|op| op.rule == RULE)) {
+        spec.fabric.rules.insert(RULE.to_owned(), RuleSetting::Off);
     }
 }
 

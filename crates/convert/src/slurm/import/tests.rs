@@ -84,8 +84,11 @@ fn the_environment_that_sbatch_passes_on() {
 #[test]
 fn ranks_mpi_and_what_has_no_single_srun() {
     let head = "#!/bin/bash\n#SBATCH -J x --nodes=2 --ntasks-per-node=8 --gres=gpu:8\n";
-    let (spec, said) = imported(&format!("{head}srun --mpi=pmix ./all_reduce -b 8\n"));
-    assert_eq!((spec.launch, spec.roles[0].command.join(" ")), (Launch::Mpi, "./all_reduce -b 8".to_owned()));
+    let (spec, said) = imported(&format!("{head}srun --mpi=pmix /x/all_reduce -b 8\n"));
+    assert_eq!(
+        (spec.launch, spec.roles[0].command.join(" ")),
+        (Launch::Mpi, "/x/all_reduce -b 8".to_owned())
+    );
     assert!(said.is_empty(), "{said:?}");
     let (spec, _) = imported(&format!("{head}srun -K1 -u python train.py\n"));
     assert_eq!((spec.launch, spec.roles[0].procs_per_node()), (Launch::PerRank, 8));
@@ -125,9 +128,9 @@ fn what_a_shell_expands_is_left_to_the_shell() {
     }
     // What weftrun writes itself need not be resolved.
     let (spec, said) = imported(&format!(
-        "{HEAD}export MASTER=$(hostname)\nsrun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv_endpoint=\"$MASTER:29500\" --node_rank \"$SLURM_NODEID\" train.py 'a $b'\n"
+        "{HEAD}export MASTER=$(hostname)\nsrun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv_endpoint=\"$MASTER:29500\" --node_rank \"$SLURM_NODEID\" /x/train.py 'a $b'\n"
     ));
-    assert_eq!(spec.roles[0].command, ["train.py", "a $b"], "{said:?}");
+    assert_eq!(spec.roles[0].command, ["/x/train.py", "a $b"], "{said:?}");
     assert_eq!((spec.launch, said.len()), (Launch::Torchrun, 0), "{said:?}");
     let finding = import_sbatch("#!/bin/bash\n#SBATCH -N $NODES\nsrun x\n", false).unwrap_err();
     assert!(finding.message.contains("sbatch expands no variables"), "{}", finding.message);
@@ -180,11 +183,14 @@ fn arguments_files_and_nodes_of_the_command_line_are_told() {
         let (_, said) = imported(&format!("{HEAD}{body}\n"));
         assert!(!said.iter().any(|one| one.contains("beside itself")), "{body}: {said:?}");
     }
-    for head in ["--exclusive", "--gpus-per-node=8", "--gres=gpu:8"] {
-        told(
-            &format!("#!/bin/bash\n#SBATCH {head}\nsrun ./a $N\n"),
-            "names their number, so that it is not known",
-        );
+    for (head, uses) in [
+        ("--exclusive", "uses whole nodes"),
+        ("--exclusive --gpus-per-node=8", "uses whole nodes"),
+        ("--gpus-per-node=8", "requests 8 GPUs on each node"),
+        ("--gres=gpu:8", "requests 8 GPUs on each node"),
+    ] {
+        let part = format!("{uses}, and no line of it names the nodes, so that their number is not known");
+        told(&format!("#!/bin/bash\n#SBATCH {head}\nsrun ./a $N\n"), &part);
     }
     for text in [
         "#SBATCH --gpus-per-node=8\n#SBATCH -N 1\nsrun ./a\n",
@@ -310,7 +316,7 @@ fn flags_of_srun_are_kept() {
 
 /// Returns a job's options for sbatch and the messages, of a script with only these directives.
 fn kept(directives: &str) -> (JobSpec, Vec<String>, Vec<String>) {
-    let (spec, said) = imported(&format!("#!/bin/bash\n#SBATCH {directives}\nsrun python t.py\n"));
+    let (spec, said) = imported(&format!("#!/bin/bash\n#SBATCH {directives}\nsrun python /x/t.py\n"));
     let own = spec.backend.get("slurm").and_then(|own| own.get("sbatch")).and_then(|list| list.as_array());
     let options = own.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect();
     (spec, options, said)
@@ -411,10 +417,11 @@ fn what_a_rendered_script_cannot_have_is_named() {
         ("--container-name=c", "`--container-name=c`"),
         ("-K0", "`--kill-on-bad-exit=0`"),
     ] {
-        let (_, said) = imported(&format!("{HEAD}srun {words} ./t.py\n"));
+        let (_, said) = imported(&format!("{HEAD}srun {words} /x/t.py\n"));
         assert!(said.len() == 1 && said[0].contains(part), "{words}: {said:?}");
     }
-    let (spec, said) = imported("#!/bin/bash\n#SBATCH -N2\nsrun --gpus-per-node=h100:8 -n16 --wait=60 ./t\n");
+    let (spec, said) =
+        imported("#!/bin/bash\n#SBATCH -N2\nsrun --gpus-per-node=h100:8 -n16 --wait=60 /x/t\n");
     let own = &spec.backend["slurm"];
     assert_eq!((&own["sbatch"], &own["srun"]), (&json!(["--gpus-per-node=h100:8"]), &json!(["--wait=60"])));
     assert!(said.is_empty(), "{said:?}");
@@ -458,16 +465,16 @@ fn options_of_torchrun_without_a_key_stay_in_the_command() {
         ("--local-addr=h", true),
     ] {
         let (spec, said) =
-            imported(&format!("{HEAD}srun torchrun --nproc_per_node=8 {options} train.py --lr 1\n"));
+            imported(&format!("{HEAD}srun torchrun --nproc_per_node=8 {options} /x/train.py --lr 1\n"));
         let launch = if kept { Launch::PerNode } else { Launch::Torchrun };
         assert_eq!((spec.launch, &said[..]), (launch, &[][..]), "{options}");
         let command = spec.roles[0].command.join(" ");
-        let whole = format!("torchrun --nproc_per_node=8 {options} train.py --lr 1");
-        assert_eq!(command, if kept { whole.as_str() } else { "train.py --lr 1" });
+        let whole = format!("torchrun --nproc_per_node=8 {options} /x/train.py --lr 1");
+        assert_eq!(command, if kept { whole.as_str() } else { "/x/train.py --lr 1" });
     }
     // The shell expands a word of it: the whole script.
     let (spec, _) = imported(&format!(
-        "{HEAD}srun torchrun --nproc_per_node=8 --rdzv_endpoint=$H:1 --max_restarts=3 train.py\n"
+        "{HEAD}srun torchrun --nproc_per_node=8 --rdzv_endpoint=$H:1 --max_restarts=3 /x/train.py\n"
     ));
     assert_eq!(spec.launch, Launch::Once);
 }
@@ -568,4 +575,44 @@ fn tasks_are_divided_among_the_nodes_that_a_command_names() {
 fn values_of_repeated_options_that_add_up_are_all_kept() {
     let (spec, _) = imported("#!/bin/bash\n#SBATCH --mail-type=begin\n#SBATCH --mail-type=end\nsrun a\n");
     assert_eq!(spec.backend["slurm"]["sbatch"], serde_json::json!(["--mail-type=begin,end"]));
+}
+
+/// One file for both is what a job has anyway.
+#[test]
+fn a_file_of_errors_is_told_where_it_is_another() {
+    for (files, told) in [
+        ("--output=%x_%j.o --error=%x_%j.o", false),
+        ("-o %x_%j.o -e %x_%j.o", false),
+        ("--output=%x_%j.o --error=%x_%j.e", true),
+        ("--error=%x_%j.e", true),
+        ("--output=%x_%j.o", false),
+    ] {
+        let (.., said) = kept(files);
+        assert_eq!(!said.is_empty(), told, "{files}: {said:?}");
+    }
+}
+
+/// `mutate` leaves the libraries of a script to it, and so does the job that is made of it.
+#[test]
+fn an_imported_job_keeps_the_libraries_of_its_script() {
+    let head = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8";
+    for (body, off) in [
+        ("export FI_PROVIDER=efa\nsrun python /x/a.py", true),
+        ("export FI_PROVIDER=efa\nsrun python /x/a.py $A", true),
+        ("export FI_PROVIDER=efa\nsrun --container-image=x/y python /x/a.py", false),
+        ("export FI_PROVIDER=efa\nsrun docker run x/y python /x/a.py", false),
+        ("srun python /x/a.py", false),
+    ] {
+        let (spec, _) = imported(&format!("{head}\n{body}\n"));
+        let rule = spec.fabric.rules.get("efa.library-path");
+        assert_eq!(rule, off.then_some(&RuleSetting::Off), "{body}");
+        let (catalogue, facts, profiles) =
+            (Catalogue::builtin(), ClusterFacts::default(), Profiles::builtin());
+        let (plan, _) = FabricPlan::by_evidence(&spec, &catalogue, &facts, &profiles, Form::Script).unwrap();
+        assert!(plan.ops.iter().all(|op| op.change.target() != "env LD_LIBRARY_PATH"), "{body}");
+    } // A script that weftrun rendered has them from the rule.
+    let block =
+        format!("{}\nexport LD_LIBRARY_PATH=/opt\n{}\n", crate::slurm::BLOCK_BEGIN, crate::slurm::BLOCK_END);
+    let (spec, _) = imported(&format!("{head}\n{block}export FI_PROVIDER=efa\nsrun python /x/a.py\n"));
+    assert!(spec.fabric.rules.is_empty(), "{:?}", spec.fabric.rules);
 }

@@ -90,8 +90,13 @@ impl Import {
             (Some(nodes), Some(wanted)) if nodes < wanted => {
                 format!("the script starts ranks on {wanted} nodes and requests {nodes}")
             }
-            (Some(nodes), _) if nodes > 1 && !["nodes", "ntasks-per-node", "gpus"].iter().any(|name| options.has(name)) => {
-                format!("no `#SBATCH` line names the nodes; {nodes} are computed from `--ntasks` and the GPUs of each node")
+            (Some(nodes), _)
+                if nodes > 1
+                    && !["nodes", "ntasks-per-node", "gpus"].iter().any(|name| options.has(name)) =>
+            {
+                format!(
+                    "no `#SBATCH` line names the nodes; {nodes} are computed from `--ntasks` and the GPUs of each node"
+                )
             }
             (Some(_), _) => return,
             (None, Some(wanted)) => {
@@ -105,8 +110,13 @@ impl Import {
                 "the number of nodes is given to `sbatch` on the command line; 1 is written".to_owned()
             }
             (None, None) if script.leaves_nodes_open() => {
-                "the script uses whole nodes, and no line of it names their number, so that it is not known; 1 is written"
-                    .to_owned()
+                let uses = match options.gpus_per_node().filter(|_| !options.takes_whole_nodes()) {
+                    Some(gpus) => format!("requests {gpus} GPUs on each node"),
+                    None => "uses whole nodes".to_owned(),
+                };
+                format!(
+                    "the script {uses}, and no line of it names the nodes, so that their number is not known; 1 is written"
+                )
             }
             (None, None) => return,
         };

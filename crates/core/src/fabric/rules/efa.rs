@@ -163,14 +163,19 @@ fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef
             let types = node.instance.as_deref().unwrap_or_default();
             let text = format!("{} may run on {types}, which differ; the lowest figure is used", role.name);
             plan.warn(*role, CODE, text, fix);
-        } else if node.accelerators_assumed
-            && !plan.has_reported(CODE)
-            && !ctx.asks_for_efa_of_unknown_nodes(role, node)
-        {
-            let text = format!(
-                "no instance type is known; {} accelerators are taken for a whole node (profile {})",
-                node.accelerators, ctx.profile.name
-            );
+        } else if node.accelerators_assumed && !plan.has_reported(CODE) {
+            let text = if ctx.asks_for_efa_of_unknown_nodes(role, node) {
+                format!(
+                    "no instance type is known, so neither whether {} accelerators and the requested EFA interfaces are all that a node \
+                     has, nor whether it has RDMA read: nothing is added to them",
+                    ctx.accelerators(role)
+                )
+            } else {
+                format!(
+                    "no instance type is known; {} accelerators are taken for a whole node (profile {})",
+                    node.accelerators, ctx.profile.name
+                )
+            };
             plan.warn(*role, CODE, text, fix);
         }
     }

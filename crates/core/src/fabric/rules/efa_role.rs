@@ -30,8 +30,16 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: 
         if plan.active("efa.opal-prefix") {
             opal_prefix(ctx, plan, stack, role);
         }
-    } else if parts.environment && ctx.job.kind == JobKind::JobFile && role.container.image.is_none() {
-        node_library_path(ctx, plan, role);
+    } else if parts.environment && role.container.image.is_none() {
+        match ctx.job.kind {
+            JobKind::JobFile => node_library_path(ctx, plan, role),
+            JobKind::Sbatch if !ctx.profile.node.library_dirs.is_empty() => {
+                let why =
+                    "a script keeps the libraries of its own environment; its import switches the rule off";
+                plan.skip_rule("efa.library-path", SkipReason::SetByUser, why);
+            }
+            _ => {}
+        }
     }
     if parts.environment
         && role.worker
@@ -154,7 +162,10 @@ fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, rol
             "write its value out",
         ),
         Some(Some(own)) => {
-            report_dollar(plan, role, NAME, own);
+            // In a job file it is a finding of the file.
+            if !ctx.is_job_file() {
+                report_dollar(plan, role, NAME, own);
+            }
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, Some(own));
             let there = (value == own).then_some("already there");
             let why = "the mounted libraries must be found first; the user's folders follow";
@@ -388,9 +399,25 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef,
         }
         return plan.skip_rule("efa.hugepages", reason, format!("{}: {why}", role.name));
     }
+    report_more_than_nodes_have(plan, role, node, own.as_deref());
     memory(ctx, plan, role, node);
     let why = "libfabric keeps its bounce buffers in huge pages";
     set::resource(plan, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
+}
+
+/// Warns of huge pages that the nodes do not have: the pods stay Pending.
+fn report_more_than_nodes_have(plan: &mut PlanBuilder, role: RoleRef, node: &Node, own: Option<&str>) {
+    let asked = own.and_then(|own| Some((own, Quantity::parse(own)?.whole())));
+    let Some(((own, asked), most)) = asked.zip(node.hugepages_most) else { return };
+    if asked > most {
+        let nodes = node.instance.as_deref().unwrap_or("the node");
+        let text = format!(
+            "{HUGEPAGES}: the requested {own} is kept; {nodes} has {}Mi to give unless more is reserved there, and pods that request more \
+             stay Pending",
+            most >> 20
+        );
+        plan.warn(role, "W-RES-KEPT", text, "reserve more on the nodes (vm.nr_hugepages), or request less");
+    }
 }
 
 /// Returns why a worker gets no huge pages, and what to do about it.

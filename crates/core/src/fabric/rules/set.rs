@@ -99,7 +99,8 @@ pub(crate) fn resource(
         Asked::Unequal => {}
         Asked::No => plan.op(role, rule, change(quantity), why, origin),
         Asked::Yes(own) => {
-            if !same(&own, quantity) {
+            let told = rule == "efa.devices" && plan.has_reported("W-EFA-PARTIAL");
+            if !told && is_other(plan, &own, quantity) {
                 plan.warn(
                     role,
                     "W-RES-KEPT",
@@ -108,11 +109,30 @@ pub(crate) fn resource(
                 );
             }
             let ContainerView { limits, requests, .. } = &role.container;
-            let both = limits.contains_key(resource) && requests.contains_key(resource);
-            let why = "the user sets only one of limits and requests; both must be set";
-            let kept = both.then_some("requested by the user, kept");
-            plan.ensure(role, rule, change(&own), kept, why, Origin::Job);
+            match (limits.contains_key(resource), requests.contains_key(resource)) {
+                (true, true) => plan.kept(role, rule, change(&own), "requested by the user, kept"),
+                (true, false) => {
+                    let why = "requested by the user; the API server copies the limit to the missing request";
+                    plan.write_out(role, rule, change(&own), why);
+                }
+                (false, _) if matches!(resource, "cpu" | "memory") => {
+                    plan.kept(role, rule, change(&own), "requested by the user, kept");
+                }
+                (false, _) => {
+                    let why = "a device and huge pages are refused without a limit";
+                    plan.op(role, rule, change(&own), why, Origin::Job);
+                }
+            }
         }
+    }
+}
+
+/// Returns whether the user's quantity is to be told: where it is less than the rule's, or where the profile knows the
+/// site's nodes. Elsewhere more takes nothing from the job.
+fn is_other(plan: &PlanBuilder, own: &str, wanted: &str) -> bool {
+    match (Quantity::parse(own), Quantity::parse(wanted)) {
+        (Some(own), Some(wanted)) if !plan.profile.mounts_host_path() => own < wanted,
+        _ => !same(own, wanted),
     }
 }
 

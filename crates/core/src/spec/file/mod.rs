@@ -8,6 +8,7 @@ mod check;
 mod field;
 mod flags;
 pub(crate) mod keys;
+mod other_tools;
 mod patch;
 mod places;
 mod read;
@@ -20,6 +21,7 @@ mod value;
 mod write;
 
 pub use flags::{JobFlag, Overrides, job_flags};
+pub use other_tools::tool_of;
 pub use patch::patched;
 pub use shape::{Group, Word};
 pub use template::template;
@@ -159,7 +161,7 @@ impl PartialJob {
         let (root, syntax) = parse(source);
         self.broken |= !syntax.is_empty();
         let root = root.filter(|root| !root.is_null());
-        if let Some(finding) = of_other_tools(file, text, root.as_ref(), !syntax.is_empty()) {
+        if let Some(finding) = other_tools::finding(file, text, root.as_ref(), !syntax.is_empty()) {
             self.broken = true;
             return self.findings.push(finding);
         }
@@ -294,27 +296,6 @@ impl PartialJob {
         })
         .collect()
     }
-}
-
-/// Returns the finding of a file that is for another tool: a manifest, or a batch script.
-fn of_other_tools(file: &str, text: &str, root: Option<&SpanTree<'_>>, is_broken: bool) -> Option<Finding> {
-    let text_of = |key: &str| root.and_then(|root| root.get(key)).and_then(SpanTree::as_str);
-    let is_table = root.is_some_and(|root| matches!(root.value, Value::Map(_)));
-    let (what, program) = match (text_of("apiVersion"), text_of("kind")) {
-        (Some(_), Some(kind)) => {
-            let kind: String = kind.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-            (format!("a Kubernetes manifest ({kind})"), "kubectl apply -f -")
-        }
-        // Also without a first line `#!`, which sbatch would refuse.
-        _ if (is_broken || !is_table) && text.lines().take(200).any(|line| line.starts_with("#SBATCH ")) => {
-            ("an sbatch script".to_owned(), "sbatch")
-        }
-        _ => return None,
-    };
-    let fix = format!(
-        "`weftrun mutate -f {file} | {program}` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
-    );
-    Some(Finding::error("SPEC-OTHER-FILE", format!("{file} is {what}, not a job file")).fix(fix))
 }
 
 /// Cuts a list of findings too long to read, errors first, and reports how many were left out. Each finding

@@ -50,7 +50,7 @@ fn amounts_of_the_users_stay_and_both_sides_say_them() {
     let only_limit = with_resource(worker("Worker"), "vpc.amazonaws.com/efa", Some("16"), None);
     let outcome = dgxc(&pytorch(on(only_limit, "p5.48xlarge")));
     assert!(has(&outcome, "Worker: resources vpc.amazonaws.com/efa = 16"));
-    assert_eq!(codes(&outcome), ["W-EFA-PARTIAL", "W-RES-KEPT"]);
+    assert_eq!(codes(&outcome), ["W-EFA-PARTIAL"]);
     let unequal = with_resource(worker("Worker"), "vpc.amazonaws.com/efa", Some("32"), Some("16"));
     refused(&dgxc(&pytorch(unequal)), "E-RES-UNEQUAL");
     let same_amount = with_resource(worker("Worker"), "hugepages-2Mi", Some("5Gi"), Some("5120Mi"));
