@@ -18,6 +18,7 @@ use weftrun_diagnose::{Diagnosis, OF_SPEED, Sources};
 
 use crate::Job;
 use crate::runtime::on_runtime;
+use crate::sightings::is_end_from_outside;
 
 /// Largest size of the logs that are read.
 const MOST: usize = 1 << 30;
@@ -135,6 +136,12 @@ impl Job {
             self.explain_running(&mut why, &map, RAS_OBSERVED).await;
             if why.cause.is_none() {
                 why.findings.extend(last.and_then(LastLine::quiet));
+            }
+        } else if detail.summary.phase == JobPhase::Stopping {
+            // The log of a job that is being cancelled says already that it was ended from outside.
+            if why.cause.as_ref().is_some_and(is_end_from_outside) {
+                why.state = WhyState::Cancelled;
+                self.sightings().recall(self.handle(), &mut why);
             }
         } else if matches!(detail.summary.phase, JobPhase::Failed | JobPhase::Cancelled)
             && !self.sightings().recall(self.handle(), &mut why)

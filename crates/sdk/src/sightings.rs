@@ -148,7 +148,7 @@ fn stands_still(before: &Cause, now: &Cause) -> bool {
 }
 
 /// Returns whether a job was ended from outside, which says nothing of what was wrong with it before.
-fn is_end_from_outside(cause: &Cause) -> bool {
+pub(crate) fn is_end_from_outside(cause: &Cause) -> bool {
     matches!(
         cause.class,
         CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted | CauseClass::Deleted
