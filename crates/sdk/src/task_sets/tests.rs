@@ -21,7 +21,7 @@ fn task(number: u32, phase: JobPhase) -> JobSummary {
     let mut job = JobSummary::new(handle, phase);
     job.created = Some(weftrun_backends::clock::now());
     let set = id_of(&SubmissionId::from_text(["set"]));
-    for (key, value) in [(SET, set), (TASK, number.to_string()), (TASKS, "6".to_owned())] {
+    for (key, value) in [(SET_LABEL, set), (TASK_LABEL, number.to_string()), (TASKS_LABEL, "6".to_owned())] {
         job.labels.insert(key.to_owned(), value);
     }
     job
@@ -48,7 +48,10 @@ impl Backend for Cluster {
             return Err(Error::new(ErrorKind::Refused, "the quota is used up"));
         }
         let job = task(number, JobPhase::Running);
-        self.jobs.lock().unwrap().push(job.clone());
+        let mut jobs = self.jobs.lock().unwrap();
+        if jobs.iter().all(|known| known.handle != job.handle) {
+            jobs.push(job.clone());
+        }
         Ok(job.handle)
     }
     async fn find(&self, _: &SubmissionId) -> Result<Option<JobHandle>> {
@@ -85,14 +88,14 @@ fn six() -> Rendered {
         Rendered::new(name, submission, document)
     };
     let set = SubmissionId::from_text(["set"]);
-    let tasks = (0..6).map(|number| (number, one(number.to_string(), submission_of(&set, number)))).collect();
+    let tasks = (0..6).map(|number| (number, one(number.to_string(), set.of_task(number)))).collect();
     let mut whole = one("lr".to_owned(), set);
     whole.prepared = Prepared::new(RenderedTasks { tasks, stopped: AtomicBool::new(false) });
     whole
 }
 
 fn numbers(cluster: &Cluster) -> Vec<u32> {
-    cluster.jobs.lock().unwrap().iter().map(|job| job.labels[TASK].parse().unwrap()).collect()
+    cluster.jobs.lock().unwrap().iter().map(|job| job.labels[TASK_LABEL].parse().unwrap()).collect()
 }
 
 fn set() -> (Arc<Cluster>, TaskSets) {
@@ -200,9 +203,9 @@ fn a_set_has_a_handle_of_its_own() {
         ("kubeflow://prod/ns/pytorchjob/lr-0#1", "kubeflow://prod/ns/set/lr#abc"),
     ] {
         let task: JobHandle = task.parse().unwrap();
-        let handle = set_handle(&task, "lr", "abc");
+        let handle = task.of_set("lr", "abc");
         assert_eq!(handle.to_string(), set);
-        assert_eq!((set_of(&handle), set_of(&task)), (Some("abc"), None));
+        assert_eq!((handle.set(), task.set()), (Some("abc"), None));
     }
 }
 
@@ -210,8 +213,8 @@ fn a_set_has_a_handle_of_its_own() {
 fn the_submissions_of_tasks_differ_from_their_beginning() {
     let set = SubmissionId::from_random(7);
     let mut beginnings: Vec<String> =
-        (0..MAX_TASKS).map(|task| submission_of(&set, task).as_str().chars().take(8).collect()).collect();
-    assert_eq!(submission_of(&set, 3), submission_of(&set, 3));
+        (0..MAX_TASKS).map(|task| set.of_task(task).as_str().chars().take(8).collect()).collect();
+    assert_eq!(set.of_task(3), set.of_task(3));
     beginnings.sort();
     beginnings.dedup();
     assert_eq!(beginnings.len(), usize::try_from(MAX_TASKS).unwrap());
