@@ -9,6 +9,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Access, Client};
 use super::ids::JobId;
 use super::lookup::{self, JobRows};
+use super::records::Job;
 use super::{BACKEND, error, findings};
 use crate::remote::signal;
 
@@ -46,8 +47,13 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         // Cancelling a job that has ended is not a failure; any other action on it is.
         return if action == Action::Cancel { Ok(()) } else { Err(wrong_phase(&id, action, phase)) };
     }
-    if action == Action::Hold && !matches!(phase, JobPhase::Pending | JobPhase::Suspended) {
-        return Err(wrong_phase(&id, action, phase).hint("only a pending job can be held"));
+    let any = |phases: &[JobPhase]| found.rows.iter().any(|row| phases.contains(&row.phase()));
+    if action == Action::Hold && !any(&[JobPhase::Pending, JobPhase::Suspended]) {
+        return Err(wrong_phase(&id, action, phase)
+            .hint("only a pending job can be held, and the tasks of an array that wait"));
+    }
+    if action == Action::Release && !any(&[JobPhase::Suspended]) {
+        return Err(wrong_phase(&id, action, phase).hint("only what is held can be released"));
     }
     if matches!(action, Action::Signal(_)) && phase != JobPhase::Running {
         return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
@@ -64,7 +70,14 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         }
         match action {
             Action::Signal(number) => rest.cancel(&id, Some(number)).await?,
-            Action::Hold | Action::Release => rest.hold(&id, action == Action::Hold).await?,
+            Action::Hold | Action::Release => {
+                let sent = rest.hold(&id, action == Action::Hold).await;
+                // Of an array, it is an error that the tasks that run were not changed; the others were (22.05).
+                if found.rows.iter().any(Job::is_of_array) && sent.is_err() {
+                    return confirm(client, &id, action, &found).await.or(sent);
+                }
+                sent?;
+            }
             _ => rest.cancel(&id, None).await?,
         }
         return confirm(client, &id, action, &found).await;
@@ -109,8 +122,9 @@ async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) 
         let phase = now.phase();
         let done = match action {
             Action::Cancel => phase.is_terminal() || phase == JobPhase::Stopping,
-            Action::Hold => phase == JobPhase::Suspended,
-            Action::Release => phase != JobPhase::Suspended,
+            // Of an array, the tasks that run are not held.
+            Action::Hold => now.rows.iter().all(|row| row.phase() != JobPhase::Pending),
+            Action::Release => now.rows.iter().all(|row| row.phase() != JobPhase::Suspended),
             Action::Requeue => {
                 phase != JobPhase::Running
                     || now.rows.first().map(|job| job.started) != before.rows.first().map(|job| job.started)
