@@ -133,8 +133,8 @@ fn a_job_has_a_time_to_start() {
         let said = late.stderr;
         assert!(said.contains("did not start within 8 s, and was cancelled"), "{said}");
         assert!(said.contains("registry.invalid/none:1"), "why it did not: {said}");
-        let listed = shell.weftrun(&["list", "-b", "kubeflow", "-o", "json"]);
-        assert!(!listed.stdout.contains(&name), "it is cancelled: {}", listed.stdout);
+        let listed = || shell.weftrun(&["list", "-b", "kubeflow", "-o", "json"]).stdout;
+        crate::cluster::poll("it is cancelled", || (!listed().contains(&name)).then_some(()));
         let all = shell.weftrun(&["list", "-b", "kubeflow", "--all", "-o", "json"]);
         let all: Value = serde_json::from_str(&all.stdout).unwrap();
         let own = |job: &&Value| job["name"] == name.as_str();

@@ -137,10 +137,15 @@ impl Members {
         Some(whole)
     }
 
-    /// Counts the tasks, and says how the first one failed.
+    /// Counts the tasks, and says how the first one failed, or why the first one waits where none runs.
     fn reason(&self, counts: &TaskCounts) -> String {
-        let failed = self.0.iter().find(|(_, job)| job.phase == JobPhase::Failed && !job.reason.is_empty());
-        match failed {
+        let first =
+            |so: fn(JobPhase) -> bool| self.0.iter().find(|(_, job)| so(job.phase) && !job.reason.is_empty());
+        let told = first(|phase| phase == JobPhase::Failed).or_else(|| {
+            let runs = counts.phases.contains_key(&JobPhase::Running);
+            first(|phase| !phase.is_terminal()).filter(|_| !runs)
+        });
+        match told {
             Some((task, job)) => format!("{counts}; task {task}: {}", job.reason),
             None => counts.to_string(),
         }
@@ -242,6 +247,19 @@ mod tests {
             let said = format!("{missing} not in the cluster");
             assert_eq!(whole.reason.contains(&said), missing > 0, "{}", whole.reason);
         }
+    }
+
+    #[test]
+    fn a_set_says_why_it_waits_until_a_task_runs() {
+        use JobPhase::{Pending, Running, Starting};
+        let reason = |first: JobPhase| {
+            let mut jobs =
+                vec![task(0, first, 5), task(1, Starting, 5), task(2, Pending, 5), task(3, Pending, 5)];
+            jobs.iter_mut().skip(1).for_each(|job| job.reason = "the image is not there".to_owned());
+            Members::of(jobs).whole().unwrap().reason
+        };
+        assert_eq!(reason(Starting), "2/4 starting, 2 pending; task 1: the image is not there");
+        assert_eq!(reason(Running), "1/4 running, 1 starting, 2 pending");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
+use weftrun_backends::refusals;
 use weftrun_core::backend::{
     Arrays, Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Prepared,
     Rendered, Scope, TargetConfig,
@@ -158,9 +159,9 @@ fn task_of(job: &PlannedJob, task: u32, count: usize) -> PlannedJob {
 }
 
 /// Returns the lane of the task at a place: every `lanes`th task before it; none for the first of each lane.
-fn lane_of(job: &PlannedJob, tasks: &[u32], place: usize, lanes: usize) -> Option<Lane> {
+fn lane_of(set: &SubmissionId, tasks: &[u32], place: usize, lanes: usize) -> Option<Lane> {
     let before: Vec<u32> = tasks.get(..place)?.iter().copied().skip(place % lanes).step_by(lanes).collect();
-    (!before.is_empty()).then(|| Lane { set: job.submission.clone(), before })
+    (!before.is_empty()).then(|| Lane { set: set.clone(), before })
 }
 
 impl TaskSets {
@@ -186,7 +187,7 @@ impl TaskSets {
         let all: Vec<u32> = numbers.iter().copied().collect();
         for (place, number) in numbers.iter().enumerate() {
             let mut one = task_of(job, *number, numbers.len());
-            one.lane = lanes.and_then(|lanes| lane_of(job, &all, place, lanes));
+            one.lane = lanes.and_then(|lanes| lane_of(&job.submission, &all, place, lanes));
             let one = self.0.render(&one)?;
             bytes += one.documents.iter().map(|document| document.text.len()).sum::<usize>();
             if bytes > MAX_DOCUMENTS {
@@ -240,6 +241,10 @@ impl TaskSets {
     /// Acts on all tasks of a set. Tasks that were submitted while others were cancelled are cancelled, too.
     async fn act_on_set(&self, handle: &JobHandle, id: &str, action: Action) -> Result<()> {
         let mut members = self.of_set(handle, id).await?;
+        if !matches!(action, Action::Cancel | Action::Delete) {
+            let phases = members.clone().into_jobs().into_iter().map(|job| job.phase);
+            refusals::ended(handle, JobPhase::of_many(phases))?;
+        }
         self.act_on_all(members.clone().into_jobs(), action).await?;
         if action != Action::Cancel {
             return Ok(());
