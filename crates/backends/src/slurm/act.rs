@@ -71,12 +71,9 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         match action {
             Action::Signal(number) => rest.cancel(&id, Some(number)).await?,
             Action::Hold | Action::Release => {
-                let sent = rest.hold(&id, action == Action::Hold).await;
-                // Of an array, it is an error that the tasks that run were not changed; the others were (22.05).
-                if found.rows.iter().any(Job::is_of_array) && sent.is_err() {
-                    return confirm(client, &id, action, &found).await.or(sent);
+                if let Err(error) = rest.hold(&id, action == Action::Hold).await {
+                    return despite(error, client, &id, action, &found).await;
                 }
-                sent?;
             }
             _ => rest.cancel(&id, None).await?,
         }
@@ -89,7 +86,8 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         client.command("scontrol", &allow).await?;
         client.command(name, &argv).await?;
     } else if answer.code != 0 {
-        return Err(error::of_command(name, &answer.stderr, answer.code));
+        let error = error::of_command(name, &answer.stderr, answer.code);
+        return despite(error, client, &id, action, &found).await;
     }
     confirm(client, &id, action, &found).await
 }
@@ -112,6 +110,17 @@ fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {
         _ => "changed",
     };
     Error::new(ErrorKind::Refused, format!("job {id} is {phase} and cannot be {verb}"))
+}
+
+/// Returns the result of an action that Slurm reports as failed. Of an array, 22.05 reports the tasks that it cannot hold or release
+/// (they run, or have ended), and does so with the others.
+async fn despite(error: Error, client: &Client, id: &JobId, action: Action, before: &JobRows) -> Result<()> {
+    let may_be_partial =
+        matches!(action, Action::Hold | Action::Release) && before.rows.iter().any(Job::is_of_array);
+    if may_be_partial && confirm(client, id, action, before).await.is_ok() {
+        return Ok(());
+    }
+    Err(error)
 }
 
 /// Waits until the state shows the effect, for up to 10 s: slurmctld acts asynchronously.

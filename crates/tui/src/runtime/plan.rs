@@ -175,6 +175,24 @@ pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn the_folder_that_was_typed_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("train.py"), "print(1)").unwrap();
+        let role = weftrun::core::spec::Role::worker().command(["train.py"]);
+        let mut spec = JobSpec::builder("job").role(role).build().unwrap();
+        let typed = |dir: &Path| {
+            let dir = dir.display().to_string();
+            Some(weftrun::core::spec::Code::Folder { dir, content: None })
+        };
+        spec.code = typed(place.path());
+        let read = with_code(spec.clone()).await.unwrap();
+        assert_eq!(read.code_folder().and_then(|(_, content)| content).map(|content| content.files), Some(1));
+        spec.code = typed(&place.path().join("absent"));
+        let error = with_code(spec).await.unwrap_err();
+        assert!(error.to_string().contains("absent"), "{error}");
+    }
+
     #[test]
     fn an_invalid_job_says_its_reason_and_its_fix() {
         let role = weftrun::core::spec::Role::worker().command(["train.py"]);
