@@ -193,18 +193,19 @@ impl Client {
                 wanted.entry((job.kind.job_label(), succeeded)).or_default().push(job.name());
             }
         }
-        let mut asked = Vec::new();
+        let mut asked: Vec<(String, &'static str)> = Vec::new();
         for ((label, succeeded), names) in wanted {
             let fields = if succeeded { "status.phase!=Succeeded,status.phase!=Failed" } else { "" };
             let of_names = |names: &[&str]| (format!("{label} in ({})", names.join(",")), fields);
             asked.extend(names.chunks(NAMES).map(of_names));
         }
         let cluster = &cluster;
-        let answers = stream::iter(asked).map(|(labels, fields)| async move {
+        let ask = |(labels, fields): (String, &'static str)| async move {
             let read = |object| Pod::of_json(&object);
             cluster.list_as(&Resource::PODS, &labels, fields, read).await
-        });
-        answers.buffered(LISTS_AT_ONCE).try_concat().await
+        };
+        let answers: Vec<_> = asked.into_iter().map(ask).collect();
+        stream::iter(answers).buffered(LISTS_AT_ONCE).try_concat().await
     }
 
     /// Returns the object that a handle names, with the handle's uid if it has one.
