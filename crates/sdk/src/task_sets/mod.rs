@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
-use weftrun_backends::refusals;
 use weftrun_core::backend::{
     Arrays, Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Prepared,
     Rendered, Scope, TargetConfig,
@@ -242,8 +241,11 @@ impl TaskSets {
     async fn act_on_set(&self, handle: &JobHandle, id: &str, action: Action) -> Result<()> {
         let mut members = self.of_set(handle, id).await?;
         if !matches!(action, Action::Cancel | Action::Delete) {
-            let phases = members.clone().into_jobs().into_iter().map(|job| job.phase);
-            refusals::ended(handle, JobPhase::of_many(phases))?;
+            let phase = JobPhase::of_many(members.clone().into_jobs().into_iter().map(|job| job.phase));
+            if phase.is_terminal() {
+                let message = format!("all tasks of the set have ended ({phase})");
+                return Err(Error::new(ErrorKind::Refused, message).with("set", handle));
+            }
         }
         self.act_on_all(members.clone().into_jobs(), action).await?;
         if action != Action::Cancel {

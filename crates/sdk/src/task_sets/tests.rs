@@ -238,7 +238,7 @@ async fn a_set_is_suspended_where_it_runs() {
     assert_eq!(*cluster.acted.lock().unwrap(), [1]);
     *cluster.jobs.lock().unwrap() = vec![task(0, Succeeded), task(1, Succeeded)];
     let refused = sets.act(&set, Action::Suspend).await.unwrap_err();
-    assert!(refused.message().contains("has ended"), "{refused}");
+    assert!(refused.message().contains("have ended"), "{refused}");
     sets.act(&set, Action::Cancel).await.unwrap();
     assert_eq!(*cluster.acted.lock().unwrap(), [1], "nothing of it was left to cancel");
 }
