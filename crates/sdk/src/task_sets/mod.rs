@@ -380,7 +380,7 @@ fn partial(
 ) -> Error {
     let error = error.with("task", task);
     let Some(first) = first else { return error };
-    let handle = first.of_set(name, &id);
+    let handle = first.of_set(name, id);
     let before = set.tasks.iter().filter(|(number, _)| *number < task).count();
     error
         .with("set", &handle)

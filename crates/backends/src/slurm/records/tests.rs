@@ -175,7 +175,7 @@ fn the_tasks_of_an_array_that_wait_are_counted_and_listed() {
     let summary = crate::slurm::status::summary(handle, &[&held, &running], None);
     assert_eq!(summary.reason, "1 running, 5 held");
     let many = Job { printed: "7_[0-4000000]".to_owned(), ..waiting };
-    assert_eq!(many.each_task(), [many.clone()], "nothing is built of too many");
+    assert_eq!(many.each_task(), std::slice::from_ref(&many), "nothing is built of too many");
 }
 
 /// Slurm has NO_VAL for the number of a task that is none yet.
