@@ -42,6 +42,15 @@ pub fn ended(handle: &JobHandle, phase: JobPhase) -> Result<()> {
     Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle))
 }
 
+/// Returns the error of an action on the processes of a job that waits for another one.
+pub fn waiting(handle: &JobHandle, why: &str) -> Error {
+    Error::new(ErrorKind::Refused, format!("the job has no processes yet: it {why}"))
+        .with("handle", handle)
+        .hint(format!(
+            "`weftrun cancel '{handle}'` ends it; suspended, the job that it waits for keeps it waiting"
+        ))
+}
+
 /// Refuses the handle of a job of another target.
 ///
 /// # Errors

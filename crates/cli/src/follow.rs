@@ -262,9 +262,13 @@ pub fn replica_text(replica: &ReplicaStatus) -> String {
 
 /// Adds to an error that the job continues, and how to follow it.
 fn goes_on(error: Error, handle: &JobHandle) -> Error {
+    let what = match handle.set() {
+        Some(_) => "its tasks keep running, and those that wait start later",
+        None => "the job keeps running",
+    };
     error
         .with("job", handle)
-        .hint(format!("the job keeps running; `weftrun logs -f '{handle}'` follows it again"))
+        .hint(format!("{what}; `weftrun logs -f '{handle}'` follows it again"))
         .hint(format!("`weftrun cancel '{handle}'` stops it"))
 }
 

@@ -71,6 +71,10 @@ impl Progress {
     /// Returns how many replicas are in which phase, and why, the largest groups first; nothing where the phase of the
     /// job says it.
     fn groups(&self) -> String {
+        // The reason of a job of many tasks counts them.
+        if self.job.as_ref().is_some_and(|job| job.tasks.is_some()) {
+            return String::new();
+        }
         let (phase, reason) =
             self.job.as_ref().map_or((JobPhase::Unknown, ""), |job| (job.phase, &*job.reason));
         let mut counts: BTreeMap<(JobPhase, &str), usize> = BTreeMap::new();

@@ -69,8 +69,8 @@ impl Job {
         }
     }
 
-    /// Diagnoses the first task that failed, else the first that runs, and names all that failed; none for a job of one task, and
-    /// where no task has failed or runs.
+    /// Diagnoses the first task that failed, else the first that runs, else the first that waits, and names all that failed; none
+    /// for a job of one task, and where all tasks have ended and none failed.
     pub(crate) async fn why_of_tasks(&self, detail: &JobDetail) -> Option<Why> {
         // One task of an array is described as such, too.
         detail.summary.tasks.as_ref()?;
@@ -78,7 +78,11 @@ impl Job {
             detail.replicas.iter().filter(move |replica| replica.role == TASK && replica.phase == phase)
         };
         let failed: Vec<&ReplicaStatus> = of(JobPhase::Failed).collect();
-        let chosen = failed.first().copied().or_else(|| of(JobPhase::Running).next())?;
+        let waits = || {
+            let waits = |replica: &&ReplicaStatus| replica.role == TASK && !replica.phase.is_terminal();
+            detail.replicas.iter().find(waits)
+        };
+        let chosen = failed.first().copied().or_else(|| of(JobPhase::Running).next()).or_else(waits)?;
         let task = self.task(chosen.index).await.ok()?;
         let known = task.describe().await.ok()?;
         let mut why = Box::pin(task.why_with(&known)).await;

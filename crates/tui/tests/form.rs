@@ -163,3 +163,25 @@ fn measuring_is_in_the_job_and_in_the_equal_command() {
     *draft.choice(Field::Bandwidth).unwrap().1 = 0;
     assert!(draft.needs_file() && !draft.spec().unwrap().fabric.bandwidth);
 }
+
+/// The folder of the code is a field; what else a file sends with its job stays, unless a folder is named.
+#[test]
+fn the_folder_of_the_code_is_a_field() {
+    use weftrun::core::spec::{Code, JobSpec, Role};
+    let spec = JobSpec::builder("job").role(Role::worker().command(["train.py"])).build().unwrap();
+    let mut draft = draft_of(spec.clone(), None);
+    set(&mut draft, Field::Code, "./src");
+    let with_folder = draft.spec().unwrap();
+    assert_eq!(with_folder.code_folder(), Some(("./src", None)));
+    assert!(draft.command().unwrap().contains("--code ./src "), "{:?}", draft.command());
+    let mut behind = draft_of(with_folder, Some("job.toml"));
+    assert!(!behind.command().unwrap().contains("--code"), "{:?}", behind.command());
+    set(&mut behind, Field::Code, "other");
+    assert!(behind.command().unwrap().contains("--code other"), "{:?}", behind.command());
+    set(&mut behind, Field::Code, "");
+    assert!(behind.needs_file() && behind.spec().unwrap().code.is_none());
+    let script = Code::Script { name: "train.py".to_owned(), text: "print(1)".to_owned() };
+    let mut base = spec;
+    base.code = Some(script.clone());
+    assert_eq!(draft_of(base, Some("job.toml")).spec().unwrap().code, Some(script));
+}

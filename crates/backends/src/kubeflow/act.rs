@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use weftrun_core::job::{Action, JobHandle};
+use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, Named, PATIENCE};
@@ -68,7 +69,7 @@ impl Client {
                 return Ok(());
             }
             if began.elapsed() > PATIENCE {
-                let message = format!("{ending} pods of the suspended job are still ending");
+                let message = format!("the suspended job has {} still ending", counted(ending, "pod"));
                 return Err(Error::new(ErrorKind::Refused, message)
                     .hint("try again when they are gone")
                     .retryable());

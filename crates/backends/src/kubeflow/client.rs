@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId};
@@ -30,6 +31,8 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Number of job names in one label selector, which is a part of a URL.
 const NAMES: usize = 100;
+/// Lists of pods that are asked for at once.
+const LISTS_AT_ONCE: usize = 4;
 
 /// Number of nodes from which only warnings of a job's pods are read, not their placement and start.
 const MANY: u32 = 256;
@@ -190,16 +193,19 @@ impl Client {
                 wanted.entry((job.kind.job_label(), succeeded)).or_default().push(job.name());
             }
         }
-        let mut pods = Vec::new();
+        let mut asked: Vec<(String, &'static str)> = Vec::new();
         for ((label, succeeded), names) in wanted {
             let fields = if succeeded { "status.phase!=Succeeded,status.phase!=Failed" } else { "" };
-            for names in names.chunks(NAMES) {
-                let labels = format!("{label} in ({})", names.join(","));
-                let read = |object| Pod::of_json(&object);
-                pods.extend(cluster.list_as(&Resource::PODS, &labels, fields, read).await?);
-            }
+            let of_names = |names: &[&str]| (format!("{label} in ({})", names.join(",")), fields);
+            asked.extend(names.chunks(NAMES).map(of_names));
         }
-        Ok(pods)
+        let cluster = &cluster;
+        let ask = |(labels, fields): (String, &'static str)| async move {
+            let read = |object| Pod::of_json(&object);
+            cluster.list_as(&Resource::PODS, &labels, fields, read).await
+        };
+        let answers: Vec<_> = asked.into_iter().map(ask).collect();
+        stream::iter(answers).buffered(LISTS_AT_ONCE).try_concat().await
     }
 
     /// Returns the object that a handle names, with the handle's uid if it has one.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED};
+use weftrun_core::text::counted;
 use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
@@ -156,14 +157,14 @@ impl Job {
             return if alive == 0 {
                 (JobPhase::Cancelled, "cancelled".into())
             } else {
-                (JobPhase::Stopping, format!("cancelled; {alive} pods are still ending"))
+                (JobPhase::Stopping, format!("cancelled; {} still ending", counted(alive, "pod")))
             };
         }
         if self.suspended() {
             return if alive == 0 {
                 (JobPhase::Suspended, self.condition("Suspended").map(said).unwrap_or_default())
             } else {
-                (JobPhase::Stopping, format!("suspended; {alive} pods are still ending"))
+                (JobPhase::Stopping, format!("suspended; {} still ending", counted(alive, "pod")))
             };
         }
         if let Some(restarting) = self.condition("Restarting") {

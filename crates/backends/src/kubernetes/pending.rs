@@ -189,6 +189,12 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
     let text = event.message.as_str();
     let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
     Some(match event.reason.as_str() {
+        // The pod before has not ended yet: its operator creates the next one later.
+        "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
+            if text.contains("object is being deleted") =>
+        {
+            return None;
+        }
         // The cache of an operator that has just started may lack pods that it created, and it creates one
         // again. If that continues, another object has the name.
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
@@ -361,6 +367,9 @@ mod tests {
         assert_eq!(job_event_finding(&again), None, "the operator has just started");
         again.count = 20;
         assert_eq!(job_event_finding(&again).unwrap().code, "K8S-POD-REFUSED");
+        again.message =
+            "Error creating: object is being deleted: pods \"pt-worker-0\" already exists".to_owned();
+        assert_eq!(job_event_finding(&again), None, "a pod that was deleted by hand has not ended yet");
         assert_eq!(job_event_finding(&event("Pulled", "Container image present")), None);
     }
 

@@ -41,7 +41,11 @@ impl Store {
     /// Passes a request to the supervisor, or executes it itself if the supervisor is gone. A supervisor that starts has the
     /// lock before it has a record: it is waited for.
     fn request(&self, job: &Job, request: Request) -> Result<()> {
-        refusals::ended(&job.handle, Self::snapshot(job)?.phase)?;
+        let now = Self::snapshot(job)?;
+        refusals::ended(&job.handle, now.phase)?;
+        if request != Request::Cancel && now.phase == JobPhase::Pending {
+            return Err(refusals::waiting(&job.handle, &now.reason));
+        }
         let began = Instant::now();
         loop {
             let now = Self::snapshot(job)?;

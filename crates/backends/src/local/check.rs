@@ -24,7 +24,7 @@ impl Store {
                         supervisor when the program ends";
             findings.push(Finding::warning("LOCAL-ATTACHED", text));
         }
-        for error in list.after.iter().filter_map(|dependency| self.met(dependency).err()) {
+        for error in list.after.iter().filter_map(|dependency| self.may_be_met(dependency).err()) {
             findings.push(Finding::error("LOCAL-AFTER", error.to_string()).fix(error.hints().join("; ")));
         }
         if let Err(taken) = self.refuse_taken_name(list) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use weftrun_core::fabric::Fabric;
-use weftrun_core::job::SubmissionId;
+use weftrun_core::job::{Lane, SubmissionId};
 use weftrun_core::spec::{Code, Launch};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -45,6 +45,9 @@ pub struct ProcessList {
     /// The jobs that must have ended before its processes start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Dependency>,
+    /// The tasks of its set that must have ended before them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Lane>,
     /// Variables that must be set in the submitter's environment, since this machine has no secret store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -63,7 +66,7 @@ pub struct ProcessList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Dependency {
-    /// Its handle or name, or its submission.
+    /// Its handle or name, or that of a set of jobs; once it is claimed, its submission.
     pub job: String,
     /// Whether it must have succeeded.
     pub succeeded: bool,

@@ -165,6 +165,7 @@ impl<'a> Renderer<'a> {
             labels: spec.labels.clone(),
             notes: self.notes,
             after: dependencies(self.job)?,
+            lane: self.job.lane.clone(),
             secrets: spec.secrets.iter().map(|secret| secret.env.clone()).collect(),
             env: spec.env.iter().map(|var| (var.name.clone(), var.value.clone())).collect(),
             code: spec.code.clone(),

@@ -9,6 +9,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Access, Client};
 use super::ids::JobId;
 use super::lookup::{self, JobRows};
+use super::records::Job;
 use super::{BACKEND, error, findings};
 use crate::remote::signal;
 
@@ -46,8 +47,13 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         // Cancelling a job that has ended is not a failure; any other action on it is.
         return if action == Action::Cancel { Ok(()) } else { Err(wrong_phase(&id, action, phase)) };
     }
-    if action == Action::Hold && !matches!(phase, JobPhase::Pending | JobPhase::Suspended) {
-        return Err(wrong_phase(&id, action, phase).hint("only a pending job can be held"));
+    let any = |phases: &[JobPhase]| found.rows.iter().any(|row| phases.contains(&row.phase()));
+    if action == Action::Hold && !any(&[JobPhase::Pending, JobPhase::Suspended]) {
+        return Err(wrong_phase(&id, action, phase)
+            .hint("only a pending job can be held, and the tasks of an array that wait"));
+    }
+    if action == Action::Release && !any(&[JobPhase::Suspended]) {
+        return Err(wrong_phase(&id, action, phase).hint("only what is held can be released"));
     }
     if matches!(action, Action::Signal(_)) && phase != JobPhase::Running {
         return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
@@ -64,7 +70,11 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         }
         match action {
             Action::Signal(number) => rest.cancel(&id, Some(number)).await?,
-            Action::Hold | Action::Release => rest.hold(&id, action == Action::Hold).await?,
+            Action::Hold | Action::Release => {
+                if let Err(error) = rest.hold(&id, action == Action::Hold).await {
+                    return despite(error, client, &id, action, &found).await;
+                }
+            }
             _ => rest.cancel(&id, None).await?,
         }
         return confirm(client, &id, action, &found).await;
@@ -76,7 +86,8 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         client.command("scontrol", &allow).await?;
         client.command(name, &argv).await?;
     } else if answer.code != 0 {
-        return Err(error::of_command(name, &answer.stderr, answer.code));
+        let error = error::of_command(name, &answer.stderr, answer.code);
+        return despite(error, client, &id, action, &found).await;
     }
     confirm(client, &id, action, &found).await
 }
@@ -101,6 +112,17 @@ fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {
     Error::new(ErrorKind::Refused, format!("job {id} is {phase} and cannot be {verb}"))
 }
 
+/// Returns the result of an action that Slurm reports as failed. Of an array, 22.05 reports the tasks that it cannot hold or release
+/// (they run, or have ended), and does so with the others.
+async fn despite(error: Error, client: &Client, id: &JobId, action: Action, before: &JobRows) -> Result<()> {
+    let may_be_partial =
+        matches!(action, Action::Hold | Action::Release) && before.rows.iter().any(Job::is_of_array);
+    if may_be_partial && confirm(client, id, action, before).await.is_ok() {
+        return Ok(());
+    }
+    Err(error)
+}
+
 /// Waits until the state shows the effect, for up to 10 s: slurmctld acts asynchronously.
 async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) -> Result<()> {
     for _ in 0..20 {
@@ -109,8 +131,9 @@ async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) 
         let phase = now.phase();
         let done = match action {
             Action::Cancel => phase.is_terminal() || phase == JobPhase::Stopping,
-            Action::Hold => phase == JobPhase::Suspended,
-            Action::Release => phase != JobPhase::Suspended,
+            // Of an array, the tasks that run are not held.
+            Action::Hold => now.rows.iter().all(|row| row.phase() != JobPhase::Pending),
+            Action::Release => now.rows.iter().all(|row| row.phase() != JobPhase::Suspended),
             Action::Requeue => {
                 phase != JobPhase::Running
                     || now.rows.first().map(|job| job.started) != before.rows.first().map(|job| job.started)

@@ -18,9 +18,11 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     let ((runs, down), attempts) = (runs?, attempts?);
     client.note(down);
     let mut detail = JobDetail::new(found.summary(handle.clone()));
-    detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
+    let mut tasks: Vec<Job> = found.rows.iter().flat_map(Job::each_task).collect();
+    tasks.sort_by_key(|job| job.task);
+    detail.replicas = status::replicas(&tasks.iter().collect::<Vec<_>>());
     let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
-    let is_array = found.rows.iter().any(|job| job.task.is_some());
+    let is_array = found.rows.iter().any(Job::is_of_array);
     for replica in &mut detail.replicas {
         replica.restarts = restarts;
         if !is_array && detail.summary.phase.is_terminal() && replica.exit_code.is_none() {

@@ -258,6 +258,19 @@ pub fn grouped(client: &Client, rows: &[Job]) -> Vec<JobSummary> {
     groups.into_iter().rev().map(summary).collect()
 }
 
+/// Returns jobs with the tasks of arrays in their place.
+pub fn with_tasks(client: &Client, jobs: Vec<JobSummary>, rows: &[Job]) -> Vec<JobSummary> {
+    let mut tasks: BTreeMap<JobHandle, Vec<JobSummary>> = BTreeMap::new();
+    let mut each: Vec<Job> = rows.iter().filter(|row| row.is_of_array()).flat_map(Job::each_task).collect();
+    each.sort_by_key(|row| row.task);
+    for row in each {
+        let id = JobId { number: row.number, task: row.task };
+        let task = status::summary(submit::handle(client, &id), &[&row], None);
+        tasks.entry(submit::handle(client, &row.whole())).or_default().push(task);
+    }
+    jobs.into_iter().flat_map(|job| tasks.remove(&job.handle).unwrap_or_else(|| vec![job])).collect()
+}
+
 /// Drops duplicates: jobs whose submission was claimed by another job, so that they run nothing.
 pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<()> {
     let mut seen = BTreeSet::new();

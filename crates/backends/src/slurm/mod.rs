@@ -173,6 +173,9 @@ impl Backend for Slurm {
         let rows = lookup::list(&self.client, filter.ended).await?;
         let mut jobs = lookup::grouped(&self.client, &rows);
         lookup::drop_copies(&self.client, &mut jobs).await?;
+        if filter.tasks {
+            jobs = lookup::with_tasks(&self.client, jobs, &rows);
+        }
         jobs.retain(|job| {
             (filter.foreign || job.submission.is_some())
                 && (filter.ended || !job.phase.is_terminal())

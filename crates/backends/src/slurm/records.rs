@@ -100,6 +100,19 @@ impl Job {
     pub fn tasks(&self) -> u32 {
         self.pending_tasks().and_then(Tasks::parse).map_or(1, |tasks| tasks.count())
     }
+
+    /// Returns a row for each task that it stands for; itself where it is one job, or stands for more than can be listed.
+    pub fn each_task(&self) -> Vec<Self> {
+        let Some(tasks) = self.pending_tasks().and_then(Tasks::parse).and_then(|tasks| tasks.few()) else {
+            return vec![self.clone()];
+        };
+        let one = |task: u32| Self {
+            printed: format!("{}_{task}", self.number),
+            task: Some(task.into()),
+            ..self.clone()
+        };
+        tasks.into_iter().map(one).collect()
+    }
 }
 
 /// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`, for several components `:ROLE,ROLE`, and for a
@@ -324,7 +337,7 @@ fn shown_line(job: &mut Shown, line: &str) {
     let line = line.trim();
     for (key, slot) in [("StdOut=", &mut job.stdout), ("StdErr=", &mut job.stderr)] {
         if let Some(value) = path_value(line, key) {
-            *slot = known(value);
+            *slot = known(value).map(|path| without_no_task(&path));
         }
     }
     for word in line.split(' ') {
@@ -356,6 +369,11 @@ fn path_value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         end > 0 && word.as_bytes().get(end) == Some(&b'=')
     });
     Some(next.map_or(value, |(at, _)| value.get(..at).unwrap_or(value)).trim_end())
+}
+
+/// Returns the path of a log with `%a` in place of the number that Slurm has for the tasks of an array that wait (`NO_VAL`).
+pub fn without_no_task(path: &str) -> String {
+    path.replace("4294967294", "%a")
 }
 
 fn known(value: &str) -> Option<String> {

@@ -54,7 +54,8 @@ pub fn sentence(state: &str, reason: &str) -> String {
         ("PENDING", known) => return pending(known),
         ("CONFIGURING", _) => "nodes are being powered up",
         ("COMPLETING", _) => "is ending: processes are being stopped",
-        ("COMPLETED" | "RUNNING", "") => "",
+        // Slurm repeats the reason of the tasks of an array that wait for those that run.
+        ("COMPLETED" | "RUNNING", "" | "JobHeldUser" | "JobHeldAdmin" | "JobArrayTaskLimit") => "",
         ("TIMEOUT", _) => "ran into its time limit",
         ("OUT_OF_MEMORY", _) => "ran out of memory",
         ("NODE_FAIL", _) => "a node failed",

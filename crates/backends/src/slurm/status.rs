@@ -8,14 +8,21 @@ use super::{nodelist, state};
 
 /// Returns the summary of one job from all its rows (tasks of an array, components of a heterogeneous job).
 pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSummary {
+    let mut rows = rows.to_vec();
+    // The tasks that wait are last.
+    rows.sort_by_key(|job| (job.task.is_none(), job.task));
+    let rows = rows.as_slice();
     let phase = JobPhase::of_many(rows.iter().map(|job| job.phase()));
     let mut summary = JobSummary::new(handle, phase);
     let Some(first) = rows.iter().min_by_key(|job| (job.component, job.task)) else { return summary };
     let decisive = rows.iter().find(|job| job.phase() == phase).unwrap_or(first);
     summary.name = super::error::clean(&first.name);
     "sbatch".clone_into(&mut summary.kind);
-    let ready = rows.iter().filter(|job| job.phase() == JobPhase::Running);
-    summary.ready = (ready.map(|job| job.node_count).sum(), rows.iter().map(|job| job.node_count).sum());
+    let nodes = |job: &&Job| job.node_count.saturating_mul(job.tasks());
+    let ready = rows.iter().copied().filter(|job| job.phase() == JobPhase::Running);
+    let sum = |sum: u32, nodes: u32| sum.saturating_add(nodes);
+    summary.ready =
+        (ready.map(|job| nodes(&job)).fold(0, sum), rows.iter().copied().map(|job| nodes(&job)).fold(0, sum));
     summary.created = rows.iter().filter_map(|job| job.submitted).min();
     summary.started = rows.iter().filter_map(|job| job.started).min();
     summary.owner = Some(super::error::clean(&first.user)).filter(|user| !user.is_empty());
@@ -69,7 +76,10 @@ fn counted(rows: &[&Job], phase: JobPhase, reason: &str) -> String {
     const MOST: usize = 4;
     let mut counts: Vec<(&str, u32)> = Vec::new();
     for job in rows {
-        let word = job.state.split(' ').next().unwrap_or_default();
+        let word = match job.phase() {
+            JobPhase::Suspended if job.state == "PENDING" => "held",
+            _ => job.state.split(' ').next().unwrap_or_default(),
+        };
         match counts.iter_mut().find(|(known, _)| *known == word) {
             Some((_, count)) => *count = count.saturating_add(job.tasks()),
             None => counts.push((word, job.tasks())),
@@ -106,7 +116,8 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
                 ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
             replica.reason = reason(job, job.exit_code);
             replica.node = nodes.first().cloned();
-            replica.exit_code = job.exit_code;
+            // Slurm has 0 for a task that runs.
+            replica.exit_code = job.exit_code.filter(|_| phase.is_terminal());
             replicas.push(replica);
             continue;
         }

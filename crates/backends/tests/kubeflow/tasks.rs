@@ -1,12 +1,14 @@
 //! Jobs of many tasks: a set of jobs with one handle.
 
 use std::process::Stdio;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::cluster::{cluster, name};
-use crate::shell::Shell;
+use crate::losing::Losing;
+use crate::shell::{Ran, Shell};
 
 fn sweep(name: &str, values: &str) -> String {
     format!(
@@ -89,6 +91,61 @@ fn a_submission_of_a_set_that_is_killed_is_continued() {
     assert!(again.stderr.contains("continuing with this job") || before == 8, "{}", again.stderr);
     assert_eq!(tasks_of(&shell, &name), (0..8).collect::<Vec<u32>>(), "each task once");
     shell.delete(again.stdout.trim());
+}
+
+/// Each create goes through, and its answer never comes: it is sent once all the same, and the set is whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_answers_inside_a_set_make_one_job_a_task() {
+    let Some(cluster) = cluster() else { return };
+    let losing = Losing::start(&cluster).await;
+    let mut shell = Shell::of(cluster, "researcher");
+    shell.kubeconfig.clone_from(&losing.proxy.kubeconfig);
+    let name = name("cli-lost");
+    shell.write("sweep.toml", &sweep(&name, "1, 2, 3, 4").replace("test {task} != 1", "true"));
+    let mut command = shell.command(&shell.binary, &["submit", "-b", "kubeflow", "sweep.toml"]);
+    let submitting = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let mut lost = 0;
+    while !submitting.is_finished() {
+        lost += usize::from(!losing.armed.swap(true, Ordering::SeqCst));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let ran = Ran::from(submitting.await.unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(lost >= 3, "only {lost} answers were lost");
+    assert_eq!(losing.creates.load(Ordering::SeqCst), 4, "none was sent again");
+    losing.armed.store(false, Ordering::SeqCst);
+    assert_eq!(tasks_of(&shell, &name), [0, 1, 2, 3], "each task once");
+    shell.delete(ran.stdout.trim());
+}
+
+/// A job that does not start is cancelled, and its command says why it did not.
+#[test]
+fn a_job_has_a_time_to_start() {
+    let Some(cluster) = cluster() else { return };
+    let shell = Shell::of(cluster, "researcher");
+    let name = name("cli-late");
+    let job = sweep(&name, "1").replace("busybox:1.36", "registry.invalid/none:1");
+    shell.write("job.toml", job.split("[sweep]").next().unwrap_or_default());
+    shell.write("sweep.toml", &job.replace("seed = [1]", "seed = [1, 2]"));
+    for file in ["job.toml", "sweep.toml"] {
+        let late = shell.weftrun(&["submit", "-b", "kubeflow", file, "--wait", "--start-timeout", "8s"]);
+        assert_eq!(late.code, 124, "{}", late.stderr);
+        let said = late.stderr;
+        assert!(said.contains("did not start within 8 s, and was cancelled"), "{said}");
+        assert!(said.contains("registry.invalid/none:1"), "why it did not: {said}");
+        let listed = || shell.weftrun(&["list", "-b", "kubeflow", "-o", "json"]).stdout;
+        crate::cluster::poll("it is cancelled", || (!listed().contains(&name)).then_some(()));
+        let all = shell.weftrun(&["list", "-b", "kubeflow", "--all", "-o", "json"]);
+        let all: Value = serde_json::from_str(&all.stdout).unwrap();
+        let own = |job: &&Value| job["name"] == name.as_str();
+        let handle = all["jobs"].as_array().into_iter().flatten().find(own).map(|job| job["handle"].clone());
+        shell.delete(handle.as_ref().and_then(Value::as_str).unwrap());
+    }
+    let soon = sweep(&name, "1").replace("test {task} != 1", "true");
+    shell.write("job.toml", soon.split("[sweep]").next().unwrap_or_default());
+    let soon = shell.weftrun(&["submit", "-b", "kubeflow", "job.toml", "--wait", "--start-timeout", "2m"]);
+    assert_eq!(soon.code, 0, "{}", soon.stderr);
+    shell.delete(soon.stdout.trim());
 }
 
 /// What nothing in the cluster can do is refused before anything is sent.

@@ -188,7 +188,11 @@ async fn of_tasks(job: &weftrun::Job) -> String {
         return String::new();
     };
     let missing = tasks.missing();
-    format!(": {} of its {total} tasks; {missing} are not in the cluster", total.saturating_sub(missing))
+    format!(
+        ": {} of its {total} tasks; {missing} {} not in the cluster",
+        total.saturating_sub(missing),
+        if missing == 1 { "is" } else { "are" }
+    )
 }
 
 /// Returns how a job has ended, if it has and its cluster reports it.

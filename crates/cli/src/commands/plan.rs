@@ -108,7 +108,8 @@ pub fn score(evidence: &[FabricEvidence]) -> Option<String> {
 
 /// Returns how many tasks there are, and the values of the first.
 fn tasks_line(tasks: &TasksShape) -> String {
-    let mut line = format!("{} tasks, each like this", tasks.count);
+    let mut line =
+        format!("{}, each like this", counted(usize::try_from(tasks.count).unwrap_or(usize::MAX), "task"));
     line.extend(tasks.parallel.map(|most| format!(", at most {most} at once")));
     if !tasks.first.is_empty() {
         let more = usize::try_from(tasks.count).is_ok_and(|count| count > tasks.first.len());

@@ -59,6 +59,38 @@ fn a_job_runs_in_a_copy_of_its_folder_and_describe_says_which() {
     }
 }
 
+/// A filter of the repository's own configuration is a program that git would run: looking at a folder starts none.
+#[test]
+fn no_program_of_the_repository_runs() {
+    let place = project();
+    let ran = place.path("ran");
+    place.write("project/.gitattributes", "* filter=own\n");
+    let program = format!("sh -c 'touch {}; cat'", ran.display());
+    for key in ["clean", "smudge", "process"] {
+        let mut git = place.program("git");
+        let key = format!("filter.own.{key}");
+        let done = git.args(["config", &key, &program]).current_dir(place.path("project")).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+    place.write("project/sub/deep.txt", "deeper\n");
+    let plan = place.run("plan -b local project/job.toml").ok();
+    assert!(plan.out.contains(" with uncommitted changes"), "{}", plan.out);
+    place.run("plan -b local --name x --code project -- true").ok();
+    place.run("submit --wait -b local project/job.toml").ok();
+    assert!(!ran.exists(), "a program of the repository ran");
+}
+
+/// What is printed is not all that a host gets, and says so.
+#[test]
+fn a_script_for_hosts_says_that_the_folder_is_not_in_it() {
+    let place = project();
+    place.configure("[target.machines]\nbackend = \"hosts\"\nhosts = [\"h1\"]\n");
+    let rendered = place.run("render -b machines --name c --code project -- ./show.sh").ok();
+    assert!(rendered.out.contains("# The folder of its code is not in this script"), "{}", rendered.out);
+    let without = place.run("render -b machines --name c -- true").ok();
+    assert!(!without.out.contains("The folder of its code"), "{}", without.out);
+}
+
 #[test]
 fn a_relative_workdir_is_in_the_folder_of_a_flag() {
     let place = project();

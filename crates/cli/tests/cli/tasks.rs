@@ -103,6 +103,84 @@ fn a_cancelled_sweep_starts_no_task_that_waited() {
     assert_eq!(numbers(&place, "at-once").len(), 1, "only the first one began");
 }
 
+/// Returns the phases of the tasks of `lr`, by number.
+fn phases(place: &Place) -> Vec<String> {
+    let mut tasks = jobs(place, "list -b local --all --all-tasks -o json");
+    tasks.sort_by_key(|job| job["name"].to_string());
+    tasks.iter().map(|job| job["phase"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Waits until the phases of the tasks are these.
+fn until(place: &Place, expected: &[&str]) {
+    let ends = Instant::now() + Duration::from_secs(30);
+    while phases(place) != expected {
+        assert!(Instant::now() < ends, "{:?} is not {expected:?}", phases(place));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A task that never started does not release its lane, which an earlier task still holds.
+#[test]
+fn a_waiting_task_that_is_cancelled_or_deleted_starts_none_beside_the_running_one() {
+    let place = Place::new();
+    let go = place.path("go");
+    let job = format!("until test -e {}; do sleep 0.1; done", go.display());
+    let submit = ["submit", "-b", "local", "--name", "lr", "--array", "0-5", "--parallel", "1", "--"];
+    let submitted = crate::place::Done::of(place.command([&submit[..], &["sh", "-c", &job]].concat()));
+    let set = submitted.ok().out.trim().to_owned();
+    until(&place, &["running", "pending", "pending", "pending", "pending", "pending"]);
+    place.run("cancel -b local lr-1").ok();
+    place.run("delete -b local --yes lr-2").ok();
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(phases(&place), ["running", "cancelled", "pending", "pending", "pending"]);
+    let waits = jobs(&place, "list -b local -o json --all-tasks");
+    let waits = waits.iter().find(|job| job["name"] == "lr-3").unwrap();
+    assert_eq!(waits["reason"], "waits for the end of lr-0");
+
+    // Of the whole set, those that run are suspended; those that wait have nothing to suspend.
+    let began = Instant::now();
+    let refused = place.run("suspend -b local lr-3").code(4);
+    assert!(refused.err.contains("it waits for the end of lr-0"), "{}", refused.err);
+    assert!(began.elapsed() < Duration::from_secs(5), "it is refused at once: {:?}", began.elapsed());
+    place.run(&format!("suspend {set}")).ok();
+    until(&place, &["suspended", "cancelled", "pending", "pending", "pending"]);
+    place.run(&format!("resume {set}")).ok();
+    until(&place, &["running", "cancelled", "pending", "pending", "pending"]);
+    place.write("go", "");
+    place.run(&format!("wait {set}")).code(1);
+    assert_eq!(phases(&place), ["succeeded", "cancelled", "succeeded", "succeeded", "succeeded"]);
+}
+
+/// The handle of a set stands for all of its tasks.
+#[test]
+fn a_job_starts_after_all_tasks_of_a_set() {
+    let place = Place::new();
+    let go = place.path("go");
+    let job = format!("until test -e {}; do sleep 0.1; done; test $WEFTRUN_TASK != 2", go.display());
+    let submit = ["submit", "-b", "local", "--name", "lr", "--array", "0-2", "--"];
+    let submitted = crate::place::Done::of(place.command([&submit[..], &["sh", "-c", &job]].concat()));
+    let set = submitted.ok().out.trim().to_owned();
+    let plan = place.run(&format!("submit -b local --dry-run=server --name x --after {set} -- true")).ok();
+    assert!(!plan.err.contains("no job"), "{}", plan.err);
+    place.run(&format!("submit -b local --name any --after afterany:{set} -- true")).ok();
+    place.run(&format!("submit -b local --name needs --after {set} -- true")).ok();
+    let waits = jobs(&place, "list -b local -o json");
+    let any = waits.iter().find(|job| job["name"] == "any").unwrap();
+    let reason = any["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("waits for the end of lr-") && reason.ends_with(" and 2 other jobs"), "{any}");
+    place.write("go", "");
+    place.run("wait -b local any").ok();
+    let needs = place.run("wait -b local needs").code(1);
+    assert!(needs.err.contains("lr-2 has ended (failed)"), "{}", needs.err);
+    let late = place.run(&format!("submit -b local --name late --after {set} -- true"));
+    assert!(late.code != 0 && late.err.contains("has ended (failed)"), "{}", late.err);
+    place.run("delete -b local --yes lr-1").ok();
+    let partial = place.run(&format!("submit -b local --name late --after afterany:{set} -- true"));
+    assert!(partial.code != 0 && partial.err.contains("only 2 of the 3 tasks are there"), "{}", partial.err);
+    let absent = place.run("submit -b local --name late --after local://local/set/no#abc -- true");
+    assert!(absent.code != 0 && absent.err.contains("there is no job"), "{}", absent.err);
+}
+
 /// A kill in the middle of a submission: the same command submits the rest, and no task twice.
 #[test]
 fn a_submission_that_is_killed_is_continued() {
@@ -216,6 +294,11 @@ fn what_a_backend_cannot_do_with_tasks_is_refused_with_what_to_do() {
         ("-b local --array 0-1000", "at most 1000"),
         ("-b local --sweep lr=1 --array 0-1", "remove one of them"),
         ("-b local --sweep LR=1", "cannot be the name of a parameter"),
+        ("-b local --sweep task=1,2", "is the number of the task"),
+        ("-b local --sweep lr=", "`lr` has an empty value"),
+        ("-b local --sweep lr=1,,2", "`lr` has an empty value"),
+        ("-b local --sweep lr=1 --env WEFTRUN_SWEEP_LR=2", "each task has its own `WEFTRUN_SWEEP_LR`"),
+        ("-b local --array 0-1 --env WEFTRUN_TASK=2", "each task has its own `WEFTRUN_TASK`"),
         ("-b local --parallel 2", "for the tasks of an `array` or a `sweep`"),
         ("-b local --array 0-3%0", "is not a list of tasks"),
     ] {
@@ -228,6 +311,16 @@ fn what_a_backend_cannot_do_with_tasks_is_refused_with_what_to_do() {
         "{}",
         retried.err
     );
+    let union = place.run("plan -b local --sweep lr=1 --sweep seed=7 --sweep lr=2,3 -- true").ok();
+    assert!(
+        union.out.contains("3 tasks, each like this: lr=1 seed=7; lr=2 seed=7; lr=3 seed=7"),
+        "{}",
+        union.out
+    );
+    let one = place.run("plan -b local --sweep lr=1 -- true").ok();
+    assert!(one.out.contains("1 task, each like this: lr=1"), "{}", one.out);
+    let twice = place.run("plan -b local --sweep lr=1,1 -- true").ok();
+    assert!(format!("{}{}", twice.out, twice.err).contains("`1` stands twice"), "{}", twice.err);
     let typo = place.run("render -b local --sweep lr=1,2 -- train.py {lr} {rl}").ok();
     assert!(typo.err.contains("`{rl}` in the command is no parameter"), "{}", typo.err);
     let many: Vec<String> = (0..1001).map(|value| value.to_string()).collect();

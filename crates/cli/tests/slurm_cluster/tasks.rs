@@ -1,6 +1,6 @@
 //! Jobs of many tasks as arrays of Slurm.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -86,4 +86,65 @@ fn all_tasks_of_an_array_are_cancelled() {
     let waited = user.weftrun(&["wait", "--timeout", "60s", &handle]);
     assert_eq!(waited.status.code(), Some(1), "{}", said(&waited));
     assert_eq!(cluster.count("many"), cluster.count("many -t CANCELLED"), "nothing of it waits or runs");
+}
+
+/// Tasks that wait are counted, listed and held, although Slurm has one row for all of them.
+#[test]
+fn the_tasks_of_an_array_that_wait_are_seen_and_held() {
+    let Some(cluster) = TestCluster::find() else { return };
+    let user = User::new(&cluster, Way::Ssh, &[]);
+    user.file("job.toml", "name = \"held\"\nlaunch = \"per-node\"\ncommand = [\"sleep\", \"20\"]\n");
+    let output = user.weftrun(&["submit", "job.toml", "--array", "0-3", "--parallel", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let handle = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let phases = || json(&user, &["describe", &handle])["job"]["tasks"]["phases"].clone();
+    let until = |expected: Value| {
+        let ends = Instant::now() + Duration::from_secs(60);
+        while phases() != expected {
+            assert!(Instant::now() < ends, "{} is not {expected}", phases());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    };
+    until(serde_json::json!({"running": 1, "pending": 3}));
+    let not_held = user.weftrun(&["release", &handle]);
+    assert!(
+        not_held.status.code() == Some(4) && said(&not_held).contains("cannot be released"),
+        "{}",
+        said(&not_held)
+    );
+    let held = user.weftrun(&["hold", &handle]);
+    assert_eq!(held.status.code(), Some(0), "{}", said(&held));
+    let described = said(&user.weftrun(&["describe", &handle]));
+    for line in ["ready   1 of 4", "1 running, 3 held", "is held by its owner"] {
+        assert!(described.contains(line), "{line}: {described}");
+    }
+    assert!(!described.contains("4294967294"), "{described}");
+    let listed = said(&user.weftrun(&["list", "--all", "--all-tasks"]));
+    assert!((0..4).all(|task| listed.contains(&format!("{handle}_{task} "))), "{listed}");
+    until(serde_json::json!({"succeeded": 1, "suspended": 3}));
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(phases(), serde_json::json!({"succeeded": 1, "suspended": 3}), "none of them starts");
+    let released = user.weftrun(&["release", &handle]);
+    assert_eq!(released.status.code(), Some(0), "{}", said(&released));
+    assert_eq!(phases()["suspended"], Value::Null, "{}", phases());
+    user.weftrun(&["cancel", &handle]);
+}
+
+/// Each line says its task, and the exit code is that of the worst.
+#[test]
+fn an_array_is_followed_to_its_end() {
+    let Some(cluster) = TestCluster::find() else { return };
+    let user = User::new(&cluster, Way::Ssh, &[]);
+    user.file(
+        "job.toml",
+        "name = \"followed\"\nlaunch = \"per-node\"\ncommand = [\"sh\", \"-c\", \"echo hello from {task}; sleep 2; test {task} != 1\"]\n",
+    );
+    let followed = user.weftrun(&["submit", "job.toml", "--array", "0-2", "--follow"]);
+    assert_eq!(followed.status.code(), Some(1), "{}", said(&followed));
+    let said = said(&followed);
+    for task in 0..3 {
+        let line = said.lines().find(|line| line.contains(&format!("hello from {task}")));
+        let prefix = line.and_then(|line| line.split('|').next()).unwrap_or_default();
+        assert!(prefix.contains(&format!("_{task}/")), "{task}: {said}");
+    }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fabric::ClusterFacts;
 use crate::fabric::{FabricPlan, Profile};
-use crate::job::SubmissionId;
+use crate::job::{Lane, SubmissionId};
 use crate::spec::{JobSpec, LeftOut};
 use crate::{Error, Result};
 
@@ -25,10 +25,10 @@ pub struct PlannedJob {
     /// The nodes that it does not run on: those that the spec names, and those that its words stand for.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
-    /// The submissions that must have ended before it starts, on a backend with
-    /// [dependencies](crate::backend::Capability::dependencies): earlier tasks of the same job.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub follows: Vec<SubmissionId>,
+    /// The earlier tasks of the same job that must have ended before it starts, on a backend with
+    /// [dependencies](crate::backend::Capability::dependencies).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<Lane>,
 }
 
 impl PlannedJob {
@@ -41,7 +41,7 @@ impl PlannedJob {
         submission: SubmissionId,
     ) -> Self {
         let left_out = spec.named_nodes_to_avoid();
-        Self { spec, plan, profile, facts, submission, left_out, follows: Vec::new() }
+        Self { spec, plan, profile, facts, submission, left_out, lane: None }
     }
 
     /// Returns the names of the nodes that it does not run on.

@@ -5,7 +5,58 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::JobPhase;
+use super::{JobHandle, JobPhase, SubmissionId};
+
+/// The label with the id of a task's set, where a job of many tasks is a set of jobs.
+pub const SET_LABEL: &str = "weftrun.dev/set";
+/// The label with the number of a task in its set.
+pub const TASK_LABEL: &str = "weftrun.dev/task";
+/// The label with the number of tasks of the set.
+pub const TASKS_LABEL: &str = "weftrun.dev/tasks";
+/// The part of a set's handle where a job's has its kind.
+const SET_KIND: &str = "set";
+
+/// The place of a task among those of its set that run one after another. All before it are named: one that was cancelled before
+/// it started says nothing about the end of those before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Lane {
+    /// The submission of the set.
+    pub set: SubmissionId,
+    /// The numbers of the tasks before it, in their order.
+    pub before: Vec<u32>,
+}
+
+impl Lane {
+    /// Returns the submissions of the tasks before it, in their order.
+    pub fn submissions(&self) -> Vec<SubmissionId> {
+        self.before.iter().map(|task| self.set.of_task(*task)).collect()
+    }
+}
+
+impl SubmissionId {
+    /// Returns the submission of a task of a set. The number comes first, so that the beginnings of two of them differ, too.
+    #[must_use]
+    pub fn of_task(&self, task: u32) -> Self {
+        Self::from_text([task.to_string().as_str(), "/", self.as_str()])
+    }
+}
+
+impl JobHandle {
+    /// Returns the handle of the set of a task, with the name and the id of the set.
+    #[must_use]
+    pub fn of_set(&self, name: &str, id: &str) -> Self {
+        let scope = self.parts().first().filter(|_| self.parts().len() > 1).cloned();
+        let parts = scope.into_iter().chain([SET_KIND.to_owned(), name.to_owned()]);
+        Self::new(self.backend(), self.target(), parts).with_uid(id)
+    }
+
+    /// Returns the id of the set that it names; none for the handle of a job.
+    pub fn set(&self) -> Option<&str> {
+        let before = self.parts().len().checked_sub(2)?;
+        (self.parts().get(before)? == SET_KIND).then(|| self.uid()).flatten()
+    }
+}
 
 /// The tasks of a job of many, by phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ pub const TASKS_VARIABLE: &str = "WEFTRUN_TASKS";
 /// Most bytes of the name of a parameter.
 const LONGEST_NAME: usize = 64;
 /// The placeholder of the number of a task in a command.
-const TASK: &str = "task";
+pub(crate) const TASK: &str = "task";
 
 /// One parameter of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,7 +196,7 @@ impl JobSpec {
     }
 
     /// Returns the variables of a task.
-    fn task_variables(&self, task: u32) -> Vec<(String, String)> {
+    pub(crate) fn task_variables(&self, task: u32) -> Vec<(String, String)> {
         let count = self.tasks().map_or(1, |tasks| tasks.count());
         let own =
             [(TASK_VARIABLE.to_owned(), task.to_string()), (TASKS_VARIABLE.to_owned(), count.to_string())];

@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use weftrun_core::Result;
-use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
+use weftrun_core::job::{
+    JobHandle, JobPhase, JobSummary, ReplicaStatus, SET_LABEL, TASK_LABEL, TASKS_LABEL, TaskCounts,
+};
 use weftrun_core::log::{LogBatch, SourceId};
-
-use super::{SET, TASK, TASKS, set_handle};
 
 /// How long after a task the next one of its set may be submitted, by a client that is not seen from here.
 const FOLLOWS: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ impl Members {
     pub fn of(jobs: Vec<JobSummary>) -> Self {
         let mut members: BTreeMap<u32, JobSummary> = BTreeMap::new();
         for job in jobs {
-            let Some(task) = number(&job, TASK) else { continue };
+            let Some(task) = number(&job, TASK_LABEL) else { continue };
             if members.get(&task).is_none_or(|known| known.created < job.created) {
                 members.insert(task, job);
             }
@@ -106,14 +106,15 @@ impl Members {
     /// Returns the whole set as one job; none without a task.
     pub fn whole(&self) -> Option<JobSummary> {
         let (_, first) = self.0.first_key_value()?;
-        let id = first.labels.get(SET)?;
+        let id = first.labels.get(SET_LABEL)?;
         let jobs = || self.0.values();
-        let total = number(first, TASKS).unwrap_or(0).max(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        let total =
+            number(first, TASKS_LABEL).unwrap_or(0).max(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         let counts = TaskCounts::new(total, jobs().map(|job| job.phase));
         let missing = (counts.missing() > 0).then(|| self.phase_of_missing());
         let phase = JobPhase::of_many(jobs().map(|job| job.phase).chain(missing));
         let name = set_name(first);
-        let mut whole = JobSummary::new(set_handle(&first.handle, &name, id), phase);
+        let mut whole = JobSummary::new(first.handle.of_set(&name, id), phase);
         whole.name = name;
         whole.kind.clone_from(&first.kind);
         whole.reason = self.reason(&counts);
@@ -132,14 +133,19 @@ impl Members {
         whole.queue.clone_from(&first.queue);
         whole.fabric = first.fabric;
         whole.labels = first.labels.clone();
-        [SET, TASK, TASKS].iter().for_each(|own| drop(whole.labels.remove(*own)));
+        [SET_LABEL, TASK_LABEL, TASKS_LABEL].iter().for_each(|own| drop(whole.labels.remove(*own)));
         Some(whole)
     }
 
-    /// Counts the tasks, and says how the first one failed.
+    /// Counts the tasks, and says how the first one failed, or why the first one waits where none runs.
     fn reason(&self, counts: &TaskCounts) -> String {
-        let failed = self.0.iter().find(|(_, job)| job.phase == JobPhase::Failed && !job.reason.is_empty());
-        match failed {
+        let first =
+            |so: fn(JobPhase) -> bool| self.0.iter().find(|(_, job)| so(job.phase) && !job.reason.is_empty());
+        let told = first(|phase| phase == JobPhase::Failed).or_else(|| {
+            let runs = counts.phases.contains_key(&JobPhase::Running);
+            first(|phase| !phase.is_terminal()).filter(|_| !runs)
+        });
+        match told {
             Some((task, job)) => format!("{counts}; task {task}: {}", job.reason),
             None => counts.to_string(),
         }
@@ -160,7 +166,7 @@ fn replica(task: u32, job: &JobSummary) -> ReplicaStatus {
 
 /// Returns the name of a task's set: that of the task without its number.
 fn set_name(task: &JobSummary) -> String {
-    let end = task.labels.get(TASK).map(|number| format!("-{number}")).unwrap_or_default();
+    let end = task.labels.get(TASK_LABEL).map(|number| format!("-{number}")).unwrap_or_default();
     task.name.strip_suffix(end.as_str()).unwrap_or(&task.name).to_owned()
 }
 
@@ -173,7 +179,8 @@ pub(super) fn fold_sets(jobs: Vec<JobSummary>) -> Vec<JobSummary> {
     let mut sets: BTreeMap<String, Vec<JobSummary>> = BTreeMap::new();
     let mut order: Vec<(Option<String>, Option<JobSummary>)> = Vec::new();
     for job in jobs {
-        let Some(id) = job.labels.get(SET).filter(|_| number(&job, TASK).is_some()).cloned() else {
+        let Some(id) = job.labels.get(SET_LABEL).filter(|_| number(&job, TASK_LABEL).is_some()).cloned()
+        else {
             order.push((None, Some(job)));
             continue;
         };
@@ -214,7 +221,9 @@ mod tests {
         let handle = JobHandle::new("local", "local", [format!("lr-{number}")]).with_uid(number.to_string());
         let mut job = JobSummary::new(handle, phase);
         job.created = weftrun_backends::clock::now().checked_sub(jiff::SignedDuration::from_secs(age)).ok();
-        for (key, value) in [(SET, "abc".to_owned()), (TASK, number.to_string()), (TASKS, "4".to_owned())] {
+        for (key, value) in
+            [(SET_LABEL, "abc".to_owned()), (TASK_LABEL, number.to_string()), (TASKS_LABEL, "4".to_owned())]
+        {
             job.labels.insert(key.to_owned(), value);
         }
         job
@@ -238,6 +247,19 @@ mod tests {
             let said = format!("{missing} not in the cluster");
             assert_eq!(whole.reason.contains(&said), missing > 0, "{}", whole.reason);
         }
+    }
+
+    #[test]
+    fn a_set_says_why_it_waits_until_a_task_runs() {
+        use JobPhase::{Pending, Running, Starting};
+        let reason = |first: JobPhase| {
+            let mut jobs =
+                vec![task(0, first, 5), task(1, Starting, 5), task(2, Pending, 5), task(3, Pending, 5)];
+            jobs.iter_mut().skip(1).for_each(|job| job.reason = "the image is not there".to_owned());
+            Members::of(jobs).whole().unwrap().reason
+        };
+        assert_eq!(reason(Starting), "2/4 starting, 2 pending; task 1: the image is not there");
+        assert_eq!(reason(Running), "1/4 running, 1 starting, 2 pending");
     }
 
     #[test]

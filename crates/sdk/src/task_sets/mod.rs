@@ -20,24 +20,18 @@ use weftrun_core::backend::{
 };
 use weftrun_core::fabric::Change;
 use weftrun_core::job::{
-    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, Lane, SET_LABEL, SubmissionId,
+    TASK_LABEL, TASKS_LABEL,
 };
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::{JobSpec, MAX_TASKS};
+use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use fold::{Members, fold_sets};
 
 use crate::runtime::on_runtime;
 
-/// The label with the id of a task's set.
-const SET: &str = "weftrun.dev/set";
-/// The label with the number of a task.
-const TASK: &str = "weftrun.dev/task";
-/// The label with the number of tasks of the set.
-const TASKS: &str = "weftrun.dev/tasks";
-/// The part of a set's handle where a job's has its kind.
-const KIND: &str = "set";
 /// Most bytes of the documents of all tasks together.
 const MAX_DOCUMENTS: usize = 64 << 20;
 /// Tasks that are acted on, or whose logs are followed, at once.
@@ -113,15 +107,9 @@ fn id_of(submission: &SubmissionId) -> String {
     submission.as_str().chars().take(12).collect()
 }
 
-/// Returns the id of the set that a handle names.
-fn set_of(handle: &JobHandle) -> Option<&str> {
-    let before = handle.parts().len().checked_sub(2)?;
-    (handle.parts().get(before)? == KIND).then(|| handle.uid()).flatten()
-}
-
 /// Returns whether a handle names a set of jobs.
 pub(crate) fn is_set(handle: &JobHandle) -> bool {
-    set_of(handle).is_some()
+    handle.set().is_some()
 }
 
 /// Returns the handle of a task of a set; none if the cluster does not have it.
@@ -133,8 +121,8 @@ pub(crate) async fn task_in_set(
     set: &JobHandle,
     task: u32,
 ) -> Result<Option<JobHandle>> {
-    let Some(id) = set_of(set) else { return Ok(None) };
-    let filter = JobFilter::all().tasks(true).label(SET, id).label(TASK, task.to_string());
+    let Some(id) = set.set() else { return Ok(None) };
+    let filter = JobFilter::all().tasks(true).label(SET_LABEL, id).label(TASK_LABEL, task.to_string());
     let found = backend.list(&filter).await?;
     Ok(found.into_iter().max_by_key(|job| job.created).map(|job| job.handle))
 }
@@ -149,25 +137,16 @@ pub(crate) fn in_scope(mut target: TargetConfig, handle: &JobHandle) -> TargetCo
     target
 }
 
-/// Returns the handle of a set from that of one of its tasks.
-fn set_handle(task: &JobHandle, name: &str, id: &str) -> JobHandle {
-    let scope = task.parts().first().filter(|_| task.parts().len() > 1).cloned();
-    let parts = scope.into_iter().chain([KIND.to_owned(), name.to_owned()]);
-    JobHandle::new(task.backend(), task.target(), parts).with_uid(id)
-}
-
-/// Returns the submission of a task. The number comes first, so that the beginnings of two of them differ, too.
-fn submission_of(set: &SubmissionId, task: u32) -> SubmissionId {
-    SubmissionId::from_text([task.to_string().as_str(), "/", set.as_str()])
-}
-
 /// Returns one task of a planned job, without the tasks that it follows.
 fn task_of(job: &PlannedJob, task: u32, count: usize) -> PlannedJob {
     let mut one = job.clone();
     one.spec = job.spec.task(task);
-    one.submission = submission_of(&job.submission, task);
-    for (key, value) in [(SET, id_of(&job.submission)), (TASK, task.to_string()), (TASKS, count.to_string())]
-    {
+    one.submission = job.submission.of_task(task);
+    for (key, value) in [
+        (SET_LABEL, id_of(&job.submission)),
+        (TASK_LABEL, task.to_string()),
+        (TASKS_LABEL, count.to_string()),
+    ] {
         one.spec.labels.insert(key.to_owned(), value);
     }
     for op in &mut one.plan.ops {
@@ -176,6 +155,12 @@ fn task_of(job: &PlannedJob, task: u32, count: usize) -> PlannedJob {
         }
     }
     one
+}
+
+/// Returns the lane of the task at a place: every `lanes`th task before it; none for the first of each lane.
+fn lane_of(set: &SubmissionId, tasks: &[u32], place: usize, lanes: usize) -> Option<Lane> {
+    let before: Vec<u32> = tasks.get(..place)?.iter().copied().skip(place % lanes).step_by(lanes).collect();
+    (!before.is_empty()).then(|| Lane { set: set.clone(), before })
 }
 
 impl TaskSets {
@@ -198,12 +183,10 @@ impl TaskSets {
             return Err(unbounded(can));
         }
         let (mut rendered, mut bytes) = (Vec::new(), 0_usize);
-        let mut submissions: Vec<SubmissionId> = Vec::new();
+        let all: Vec<u32> = numbers.iter().copied().collect();
         for (place, number) in numbers.iter().enumerate() {
             let mut one = task_of(job, *number, numbers.len());
-            let before = lanes.and_then(|lanes| place.checked_sub(lanes));
-            one.follows.extend(before.and_then(|before| submissions.get(before)).cloned());
-            submissions.push(one.submission.clone());
+            one.lane = lanes.and_then(|lanes| lane_of(&job.submission, &all, place, lanes));
             let one = self.0.render(&one)?;
             bytes += one.documents.iter().map(|document| document.text.len()).sum::<usize>();
             if bytes > MAX_DOCUMENTS {
@@ -221,7 +204,7 @@ impl TaskSets {
 
     /// Returns the tasks of a set that the cluster has, by number.
     async fn members(&self, id: &str) -> Result<Members> {
-        let mut filter = JobFilter::all().label(SET, id);
+        let mut filter = JobFilter::all().label(SET_LABEL, id);
         filter.foreign = false;
         Ok(Members::of(self.0.list(&filter).await?))
     }
@@ -242,7 +225,7 @@ impl TaskSets {
         let (mut expanded, mut sets) = (filter.clone(), Vec::new());
         expanded.handles.clear();
         for handle in &filter.handles {
-            match set_of(handle) {
+            match handle.set() {
                 None => expanded.handles.push(handle.clone()),
                 Some(id) => {
                     let members = self.of_set(handle, id).await?;
@@ -257,6 +240,13 @@ impl TaskSets {
     /// Acts on all tasks of a set. Tasks that were submitted while others were cancelled are cancelled, too.
     async fn act_on_set(&self, handle: &JobHandle, id: &str, action: Action) -> Result<()> {
         let mut members = self.of_set(handle, id).await?;
+        if !matches!(action, Action::Cancel | Action::Delete) {
+            let phase = JobPhase::of_many(members.clone().into_jobs().into_iter().map(|job| job.phase));
+            if phase.is_terminal() {
+                let message = format!("all tasks of the set have ended ({phase})");
+                return Err(Error::new(ErrorKind::Refused, message).with("set", handle));
+            }
+        }
         self.act_on_all(members.clone().into_jobs(), action).await?;
         if action != Action::Cancel {
             return Ok(());
@@ -278,7 +268,8 @@ impl TaskSets {
         Ok(())
     }
 
-    /// Submits the tasks of a set that were not submitted before, one after another.
+    /// Submits the tasks of a set that were not submitted before, one after another. The last one of those is sent again, since it
+    /// may be there without having been started.
     async fn submit_set(&self, rendered: &Rendered, set: &RenderedTasks) -> Result<JobHandle> {
         let (name, id) = (&rendered.name, id_of(&rendered.submission));
         // Those of the same submission that was interrupted.
@@ -288,7 +279,7 @@ impl TaskSets {
             partial(Error::new(ErrorKind::Interrupted, why), first, name, &id, set, task)
         };
         let (mut looked, mut seen, mut sent) = (Instant::now(), Vec::new(), Vec::new());
-        for (task, one) in set.tasks.iter().filter(|(task, _)| last.is_none_or(|last| *task > last)) {
+        for (task, one) in set.tasks.iter().filter(|(task, _)| last.is_none_or(|last| *task >= last)) {
             if looked.elapsed() >= CANCELLED_LOOK {
                 if self.members(&id).await.is_ok_and(|now| now.were_stopped(&seen)) {
                     return Err(stop(
@@ -308,14 +299,23 @@ impl TaskSets {
             first.get_or_insert(made);
             sent.push(*task);
         }
-        first.map(|first| set_handle(&first, name, &id)).ok_or_else(|| too_many(0))
+        first.map(|first| first.of_set(name, &id)).ok_or_else(|| too_many(0))
     }
 
     /// Acts on jobs, the last first: none then starts because one before it has ended. An error counts the others.
-    async fn act_on_all(&self, jobs: Vec<JobSummary>, action: Action) -> Result<()> {
-        let ends = matches!(action, Action::Cancel | Action::Signal(_));
-        let jobs: Vec<JobSummary> =
-            jobs.into_iter().rev().filter(|job| !(ends && job.phase.is_terminal())).collect();
+    async fn act_on_all(&self, mut jobs: Vec<JobSummary>, action: Action) -> Result<()> {
+        if action != Action::Delete {
+            jobs.retain(|job| !job.phase.is_terminal());
+        }
+        let waits = |job: &JobSummary| job.phase == JobPhase::Pending;
+        // The others of a lane wait until the one before them has ended.
+        if matches!(action, Action::Suspend | Action::Resume | Action::Signal(_))
+            && self.0.capability().dependencies
+            && !jobs.iter().all(waits)
+        {
+            jobs.retain(|job| !waits(job));
+        }
+        jobs.reverse();
         let total = jobs.len();
         let acting = stream::iter(jobs).map(|job| async move { self.0.act(&job.handle, action).await });
         let failed: Vec<Error> =
@@ -380,13 +380,14 @@ fn partial(
 ) -> Error {
     let error = error.with("task", task);
     let Some(first) = first else { return error };
-    let handle = set_handle(first, name, id);
+    let handle = first.of_set(name, id);
     let before = set.tasks.iter().filter(|(number, _)| *number < task).count();
-    error.with("set", &handle).with("submitted", format!("{before} of {} tasks", set.tasks.len())).hint(
-        format!(
+    error
+        .with("set", &handle)
+        .with("submitted", format!("{before} of {}", counted(set.tasks.len(), "task")))
+        .hint(format!(
             "the same command submits the rest; `weftrun cancel '{handle}'` stops those that were submitted"
-        ),
-    )
+        ))
 }
 
 #[async_trait]
@@ -449,7 +450,7 @@ impl Backend for TaskSets {
             return Ok(if filter.tasks { jobs } else { fold_sets(jobs) });
         }
         let jobs = self.0.list(filter).await?;
-        if filter.tasks || jobs.iter().all(|job| !job.labels.contains_key(SET)) {
+        if filter.tasks || jobs.iter().all(|job| !job.labels.contains_key(SET_LABEL)) {
             return Ok(jobs);
         }
         // The line of a set counts all its tasks.
@@ -462,7 +463,7 @@ impl Backend for TaskSets {
     }
 
     async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
-        let Some(id) = set_of(job) else { return self.0.describe(job).await };
+        let Some(id) = job.set() else { return self.0.describe(job).await };
         let members = self.of_set(job, id).await?;
         let summary = members.whole().ok_or_else(|| too_many(0))?;
         let mut detail = JobDetail::new(summary);
@@ -471,7 +472,7 @@ impl Backend for TaskSets {
     }
 
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
-        match set_of(job) {
+        match job.set() {
             None => self.0.act(job, action).await,
             Some(id) => self.act_on_set(job, id, action).await,
         }
@@ -492,7 +493,7 @@ impl Backend for TaskSets {
 
     /// Reads the logs of the tasks of a set, one after another; followed, those of some tasks at once.
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
-        let Some(id) = set_of(job).map(str::to_owned) else { return self.0.logs(job, options) };
+        let Some(id) = job.set().map(str::to_owned) else { return self.0.logs(job, options) };
         let (own, set, follows) = (self.clone(), job.clone(), options.follow);
         stream::once(async move {
             let members = own.of_set(&set, &id).await?;

@@ -12,6 +12,9 @@ struct Cluster {
     refused: Mutex<Option<u32>>,
     /// How long a submission takes.
     takes: Duration,
+    /// The tasks that were acted on.
+    acted: Mutex<Vec<u32>>,
+    has_dependencies: bool,
     /// The statuses of a watch.
     events: Mutex<Vec<JobSummary>>,
 }
@@ -21,7 +24,7 @@ fn task(number: u32, phase: JobPhase) -> JobSummary {
     let mut job = JobSummary::new(handle, phase);
     job.created = Some(weftrun_backends::clock::now());
     let set = id_of(&SubmissionId::from_text(["set"]));
-    for (key, value) in [(SET, set), (TASK, number.to_string()), (TASKS, "6".to_owned())] {
+    for (key, value) in [(SET_LABEL, set), (TASK_LABEL, number.to_string()), (TASKS_LABEL, "6".to_owned())] {
         job.labels.insert(key.to_owned(), value);
     }
     job
@@ -30,7 +33,7 @@ fn task(number: u32, phase: JobPhase) -> JobSummary {
 #[async_trait]
 impl Backend for Cluster {
     fn capability(&self) -> Capability {
-        Capability { arrays: Arrays::Jobs, ..Capability::default() }
+        Capability { arrays: Arrays::Jobs, dependencies: self.has_dependencies, ..Capability::default() }
     }
     async fn discover(&self, _: &Scope) -> Result<ClusterFacts> {
         Ok(ClusterFacts::default())
@@ -48,7 +51,10 @@ impl Backend for Cluster {
             return Err(Error::new(ErrorKind::Refused, "the quota is used up"));
         }
         let job = task(number, JobPhase::Running);
-        self.jobs.lock().unwrap().push(job.clone());
+        let mut jobs = self.jobs.lock().unwrap();
+        if jobs.iter().all(|known| known.handle != job.handle) {
+            jobs.push(job.clone());
+        }
         Ok(job.handle)
     }
     async fn find(&self, _: &SubmissionId) -> Result<Option<JobHandle>> {
@@ -61,6 +67,7 @@ impl Backend for Cluster {
         Err(Error::unsupported("cluster", "describe"))
     }
     async fn act(&self, job: &JobHandle, _: Action) -> Result<()> {
+        self.acted.lock().unwrap().extend(job.uid().and_then(|uid| uid.parse::<u32>().ok()));
         let mut jobs = self.jobs.lock().unwrap();
         jobs.iter_mut().filter(|known| known.handle == *job).for_each(|job| job.phase = JobPhase::Cancelled);
         Ok(())
@@ -85,14 +92,14 @@ fn six() -> Rendered {
         Rendered::new(name, submission, document)
     };
     let set = SubmissionId::from_text(["set"]);
-    let tasks = (0..6).map(|number| (number, one(number.to_string(), submission_of(&set, number)))).collect();
+    let tasks = (0..6).map(|number| (number, one(number.to_string(), set.of_task(number)))).collect();
     let mut whole = one("lr".to_owned(), set);
     whole.prepared = Prepared::new(RenderedTasks { tasks, stopped: AtomicBool::new(false) });
     whole
 }
 
 fn numbers(cluster: &Cluster) -> Vec<u32> {
-    cluster.jobs.lock().unwrap().iter().map(|job| job.labels[TASK].parse().unwrap()).collect()
+    cluster.jobs.lock().unwrap().iter().map(|job| job.labels[TASK_LABEL].parse().unwrap()).collect()
 }
 
 fn set() -> (Arc<Cluster>, TaskSets) {
@@ -200,18 +207,48 @@ fn a_set_has_a_handle_of_its_own() {
         ("kubeflow://prod/ns/pytorchjob/lr-0#1", "kubeflow://prod/ns/set/lr#abc"),
     ] {
         let task: JobHandle = task.parse().unwrap();
-        let handle = set_handle(&task, "lr", "abc");
+        let handle = task.of_set("lr", "abc");
         assert_eq!(handle.to_string(), set);
-        assert_eq!((set_of(&handle), set_of(&task)), (Some("abc"), None));
+        assert_eq!((handle.set(), task.set()), (Some("abc"), None));
     }
+}
+
+/// No two tasks of a lane may run at once, whatever becomes of those between them.
+#[test]
+fn a_task_waits_for_all_before_it_in_its_lane() {
+    let set = SubmissionId::from_random(7);
+    let tasks = [0, 1, 5, 6, 9, 12];
+    let before = |place| lane_of(&set, &tasks, place, 2).map(|lane| lane.before);
+    let expected = [None, None, Some(vec![0]), Some(vec![1]), Some(vec![0, 5]), Some(vec![1, 6])];
+    assert_eq!((0..6).map(before).collect::<Vec<_>>(), expected);
+    let lane = lane_of(&set, &tasks, 4, 2).unwrap();
+    assert_eq!(lane.submissions(), [set.of_task(0), set.of_task(5)]);
+}
+
+/// A set that is suspended stops the tasks that run; those that wait or have ended have nothing to stop.
+#[tokio::test]
+async fn a_set_is_suspended_where_it_runs() {
+    use JobPhase::{Pending, Running, Succeeded};
+    let cluster = Arc::new(Cluster { has_dependencies: true, ..Cluster::default() });
+    let sets = TaskSets(cluster.clone());
+    *cluster.jobs.lock().unwrap() =
+        (0..).zip([Succeeded, Running, Pending]).map(|(n, p)| task(n, p)).collect();
+    let set = sets.describe_any().await;
+    sets.act(&set, Action::Suspend).await.unwrap();
+    assert_eq!(*cluster.acted.lock().unwrap(), [1]);
+    *cluster.jobs.lock().unwrap() = vec![task(0, Succeeded), task(1, Succeeded)];
+    let refused = sets.act(&set, Action::Suspend).await.unwrap_err();
+    assert!(refused.message().contains("have ended"), "{refused}");
+    sets.act(&set, Action::Cancel).await.unwrap();
+    assert_eq!(*cluster.acted.lock().unwrap(), [1], "nothing of it was left to cancel");
 }
 
 #[test]
 fn the_submissions_of_tasks_differ_from_their_beginning() {
     let set = SubmissionId::from_random(7);
     let mut beginnings: Vec<String> =
-        (0..MAX_TASKS).map(|task| submission_of(&set, task).as_str().chars().take(8).collect()).collect();
-    assert_eq!(submission_of(&set, 3), submission_of(&set, 3));
+        (0..MAX_TASKS).map(|task| set.of_task(task).as_str().chars().take(8).collect()).collect();
+    assert_eq!(set.of_task(3), set.of_task(3));
     beginnings.sort();
     beginnings.dedup();
     assert_eq!(beginnings.len(), usize::try_from(MAX_TASKS).unwrap());

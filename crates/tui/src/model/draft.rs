@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tui_input::Input;
 use weftrun::Finding;
 use weftrun::core::fabric::{Fabric, Op, RuleSetting};
-use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
+use weftrun::core::spec::{Code, JobSpec, Launch, Role, Volume};
 
 use super::compare;
 use super::words::{quote, words};
@@ -31,6 +31,8 @@ pub enum Field {
     Launch,
     /// Program and arguments.
     Command,
+    /// The folder that is sent with the job.
+    Code,
     Fabric,
     Profile,
     /// Whether NCCL's collectives are measured.
@@ -48,7 +50,7 @@ pub enum Field {
 
 impl Field {
     /// The fields in the order of the form, with their labels.
-    pub const LABELS: [(Self, &'static str); 17] = [
+    pub const LABELS: [(Self, &'static str); 18] = [
         (Self::Target, "target"),
         (Self::Queue, "queue"),
         (Self::Name, "name"),
@@ -60,6 +62,7 @@ impl Field {
         (Self::Instance, "instance"),
         (Self::Launch, "launch"),
         (Self::Command, "command"),
+        (Self::Code, "code"),
         (Self::Fabric, "fabric"),
         (Self::Profile, "profile"),
         (Self::Bandwidth, "bandwidth"),
@@ -69,7 +72,7 @@ impl Field {
     ];
 
     /// The rows of the form: short fields share a row.
-    pub const ROWS: [&'static [Self]; 12] = [
+    pub const ROWS: [&'static [Self]; 13] = [
         &[Self::Target, Self::Queue],
         &[Self::Name, Self::Priority],
         &[Self::Image],
@@ -77,6 +80,7 @@ impl Field {
         &[Self::Memory, Self::Instance],
         &[Self::Launch],
         &[Self::Command],
+        &[Self::Code],
         &[Self::Fabric],
         &[Self::Profile],
         &[Self::Bandwidth],
@@ -192,6 +196,7 @@ impl NewJobForm {
             (Field::Storage, storage(&base.volumes)),
             (Field::Instance, role.instance_type.clone().unwrap_or_default()),
             (Field::Command, quoted(&role.command)),
+            (Field::Code, folder(&base).unwrap_or_default()),
             (Field::Env, env.join(" ")),
         ];
         let inputs = texts.into_iter().map(|(field, text)| (field, Input::new(text))).collect();
@@ -259,6 +264,9 @@ impl NewJobForm {
         spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
         spec.queue = filled(Field::Queue);
         spec.priority = filled(Field::Priority);
+        if filled(Field::Code) != folder(&self.base) {
+            spec.code = filled(Field::Code).map(|dir| Code::Folder { dir, content: None });
+        }
         // If unchanged, it is the file's value, even if that cannot be expressed as text.
         if self.text(Field::Storage) != storage(&self.base.volumes) {
             let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
@@ -314,6 +322,7 @@ impl NewJobForm {
         same.queue.clone_from(&spec.queue);
         same.priority.clone_from(&spec.priority);
         same.volumes.clone_from(&spec.volumes);
+        same.code = spec.code.clone().filter(|_| spec.code_folder().is_some());
         same.fabric.memory.clone_from(&spec.fabric.memory);
         same.fabric.kind = spec.fabric.kind;
         same.fabric.bandwidth = spec.fabric.bandwidth;
@@ -330,6 +339,7 @@ impl NewJobForm {
         let (old, new) = (worker(base), worker(spec));
         let kept = |old: &Option<String>, new: &Option<String>| old.is_none() || new.is_some();
         let texts = [
+            (&folder(base), &folder(spec)),
             (&base.image, &spec.image),
             (&base.profile, &spec.profile),
             (&base.queue, &spec.queue),
@@ -395,6 +405,7 @@ impl NewJobForm {
             ("--launch", of(&LAUNCHES[self.launch].as_str(), spec.launch != base.launch)),
             ("--fabric", changes_fabric.then(|| fabric.to_string())),
             ("--profile", given(&spec.profile, &base.profile)),
+            ("--code", given(&folder(&spec), &folder(base))),
         ];
         for (name, value) in flags {
             value.iter().for_each(|value| flag(name, value));
@@ -496,6 +507,11 @@ impl NewJobForm {
 }
 
 /// Formats volumes for the form.
+/// Returns the folder that is sent with a job.
+fn folder(spec: &JobSpec) -> Option<String> {
+    spec.code_folder().map(|(dir, _)| dir.to_owned())
+}
+
 fn storage(volumes: &[Volume]) -> String {
     quoted(&volumes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }

@@ -197,7 +197,8 @@ impl Runner {
             }
             Effect::Check(revision, target, spec) => {
                 answer_with(outbox, async move {
-                    let answer = targets::patient(PATIENCE, plan::check(client, target, *spec)).await;
+                    let answer =
+                        targets::patient(PATIENCE, Box::pin(plan::check(client, target, *spec))).await;
                     Msg::Checked(revision, answer.map_err(|error| said(&error)))
                 });
             }

@@ -10,7 +10,7 @@ use weftrun::core::job::JobHandle;
 use weftrun::core::log::clean_text;
 use weftrun::core::spec::file::MAX_SCRIPT;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
-use weftrun::{Client, Finding, JobSource, Plan, Result};
+use weftrun::{Client, Error, ErrorKind, Finding, JobSource, Plan, Result};
 
 use super::effects::said;
 use crate::model::draft::{Basis, Planned};
@@ -29,6 +29,17 @@ pub(super) async fn plan(
     spec: JobSpec,
     outbox: mpsc::Sender<Msg>,
 ) {
+    // It is read once typing pauses: this task ends with the next key.
+    if is_unread(&spec) {
+        tokio::time::sleep(PAUSE).await;
+    }
+    let spec = match with_code(spec).await {
+        Ok(spec) => spec,
+        Err(error) => {
+            let _ = outbox.send(Msg::Planned(revision, Err(said(&error)))).await;
+            return;
+        }
+    };
     let offline = match client.plan_offline(&target, &spec) {
         Ok(plan) => planned(&client, &plan, Basis::Assumed).await,
         Err(error) => Err(error),
@@ -86,13 +97,29 @@ fn without(spec: &JobSpec, changes: impl Fn(&JobSpec) -> Vec<Op>) -> JobSpec {
     bare
 }
 
+/// Returns whether the folder of the code was typed into the form, and not read yet.
+fn is_unread(spec: &JobSpec) -> bool {
+    matches!(spec.code_folder(), Some((_, None)))
+}
+
+/// Reads the folder of the code that was typed into the form. It is relative to the working folder.
+async fn with_code(mut spec: JobSpec) -> Result<JobSpec> {
+    if let Some((dir, None)) = spec.code_folder() {
+        let dir = dir.to_owned();
+        let read = tokio::task::spawn_blocking(move || weftrun::code_folder(dir)).await;
+        let ended = |error| Error::new(ErrorKind::Unexpected, "the folder was not read").with_source(error);
+        spec.code = Some(read.map_err(ended)??);
+    }
+    Ok(spec)
+}
+
 /// Checks on the cluster whether it would accept a draft.
 pub(super) async fn check(client: Client, target: String, spec: JobSpec) -> Result<Vec<Finding>> {
-    client.plan(&target, &spec).await?.check().await
+    client.plan(&target, &with_code(spec).await?).await?.check().await
 }
 
 pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Result<JobHandle> {
-    Ok(client.plan(&target, &spec).await?.submit().await?.handle().clone())
+    Ok(client.plan(&target, &with_code(spec).await?).await?.submit().await?.handle().clone())
 }
 
 /// Reads a job file. A script outside its folder is refused: no prompt is possible while the screen is drawn.
@@ -147,6 +174,24 @@ pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_folder_that_was_typed_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("train.py"), "print(1)").unwrap();
+        let role = weftrun::core::spec::Role::worker().command(["train.py"]);
+        let mut spec = JobSpec::builder("job").role(role).build().unwrap();
+        let typed = |dir: &Path| {
+            let dir = dir.display().to_string();
+            Some(weftrun::core::spec::Code::Folder { dir, content: None })
+        };
+        spec.code = typed(place.path());
+        let read = with_code(spec.clone()).await.unwrap();
+        assert_eq!(read.code_folder().and_then(|(_, content)| content).map(|content| content.files), Some(1));
+        spec.code = typed(&place.path().join("absent"));
+        let error = with_code(spec).await.unwrap_err();
+        assert!(error.to_string().contains("absent"), "{error}");
+    }
 
     #[test]
     fn an_invalid_job_says_its_reason_and_its_fix() {

@@ -262,6 +262,11 @@ impl Renderer<'_> {
              # The numbers of a host (NODE_RANK, RANK, MASTER_ADDR …) are set before, from its file `place`.\n\n",
             spec.name, self.job.submission
         );
+        if spec.code_folder().is_some() {
+            text.push_str(
+                "# The folder of its code is not in this script: `weftrun submit` sends it to each host, beside the script.\n\n",
+            );
+        }
         text.push_str("# Once on each host, before the ranks start.\nweftrun_prepare() {\n:\n");
         text.push_str(&script::library(self.job, LIBRARY)?);
         text.push_str(&self.code()?);

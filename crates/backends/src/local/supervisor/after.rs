@@ -1,39 +1,34 @@
 //! Waits for the jobs that this one was to start after.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weftrun_core::job::JobPhase;
+use weftrun_core::job::{JobPhase, Lane, SubmissionId};
 use weftrun_core::text::counted;
 
 use super::requests::Requests;
 use super::{Stop, Supervisor};
-use crate::local::document::Dependency;
+use crate::local::document::{Dependency, ProcessList};
 use crate::local::folder::Folder;
 use crate::local::status::Snapshot;
 
 /// Time between two looks at the other jobs: many may wait.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Jobs that still run that are looked at each time: a job may wait for all tasks of a set, and many for the same.
+const AT_ONCE: usize = 16;
+
 /// Waits until all of them have ended, and starts the time limit then. Returns why the job is ended before: it was cancelled, or
 /// one of them did not end as required.
 pub(super) async fn wait(supervisor: &mut Supervisor, requests: &mut Requests) -> Result<(), Stop> {
+    let mut before = Before::of(&supervisor.list);
     loop {
-        let (mut waits, mut unmet) = (Vec::new(), None);
-        for dependency in &supervisor.list.after {
-            match look(supervisor.folder.path(), dependency) {
-                Seen::Met => {}
-                Seen::Waits(why) => waits.push(why),
-                Seen::Unmet(why) => unmet = unmet.or(Some(why)),
-            }
-        }
-        if let Some(why) = unmet {
-            return Err(Stop::Cancelled(why.into()));
-        }
-        let Some(first) = waits.first() else { break };
-        let more = waits.len() - 1;
-        let others = if more > 0 { format!(" and {}", counted(more, "other job")) } else { String::new() };
-        let reason = format!("waits for {first}{others}");
+        let reason = match before.look(supervisor.folder.path()) {
+            Seen::Met => break,
+            Seen::Waits(reason) => reason,
+            Seen::Unmet(why) => return Err(Stop::Cancelled(why.into())),
+        };
         if supervisor.record.reason != reason {
             (supervisor.record.phase, supervisor.record.reason) = (JobPhase::Pending, reason);
             supervisor.unwritten = true;
@@ -43,7 +38,7 @@ pub(super) async fn wait(supervisor: &mut Supervisor, requests: &mut Requests) -
             return Err(stop);
         }
     }
-    if !supervisor.list.after.is_empty() {
+    if supervisor.record.phase == JobPhase::Pending {
         (supervisor.record.phase, supervisor.record.reason) = (JobPhase::Starting, String::new());
         supervisor.unwritten = true;
         supervisor.write();
@@ -51,6 +46,50 @@ pub(super) async fn wait(supervisor: &mut Supervisor, requests: &mut Requests) -
     let limit = supervisor.list.time_limit.map(Duration::from_secs);
     supervisor.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     Ok(())
+}
+
+/// The jobs that have not been seen to end.
+struct Before {
+    /// Those that the user named.
+    others: VecDeque<Dependency>,
+    /// The earlier tasks of its lane. They are looked at from the last one: it starts when those before it have ended, unless it is
+    /// cancelled or deleted.
+    lane: Vec<SubmissionId>,
+}
+
+impl Before {
+    fn of(list: &ProcessList) -> Self {
+        let lane = list.lane.as_ref().map(Lane::submissions).unwrap_or_default();
+        Self { others: list.after.iter().cloned().collect(), lane }
+    }
+
+    /// Looks at those that may still run, a few at a time, and forgets those that have ended as required.
+    fn look(&mut self, own: &Path) -> Seen {
+        let mut waits = Vec::new();
+        for _ in 0..self.others.len() {
+            let Some(other) = self.others.pop_front() else { break };
+            match look(own, &other.job, other.succeeded) {
+                Seen::Met => continue,
+                Seen::Waits(why) => waits.push(why),
+                unmet @ Seen::Unmet(_) => return unmet,
+            }
+            self.others.push_back(other);
+            if waits.len() == AT_ONCE {
+                break;
+            }
+        }
+        while let Some(task) = self.lane.last() {
+            if let Seen::Waits(why) = look(own, task.as_str(), false) {
+                waits.push(why);
+                break;
+            }
+            self.lane.pop();
+        }
+        let Some(first) = waits.first() else { return Seen::Met };
+        let more = (self.others.len() + usize::from(!self.lane.is_empty())).saturating_sub(1);
+        let others = if more > 0 { format!(" and {}", counted(more, "other job")) } else { String::new() };
+        Seen::Waits(format!("waits for {first}{others}"))
+    }
 }
 
 /// What is seen of a job that another one waits for.
@@ -64,8 +103,7 @@ enum Seen {
 
 /// Looks at another job, whose folder is beside that of this one. A record that cannot be read says nothing about how its job has
 /// ended: it is waited for, and looked at again.
-fn look(own: &Path, dependency: &Dependency) -> Seen {
-    let id = &dependency.job;
+fn look(own: &Path, id: &str, must_succeed: bool) -> Seen {
     let Some(jobs) = own.parent() else {
         return Seen::Unmet(format!("the job {id} that it was to start after cannot be looked for"));
     };
@@ -81,11 +119,11 @@ fn look(own: &Path, dependency: &Dependency) -> Seen {
     };
     match seen {
         Some(job) if !job.phase.is_terminal() => Seen::Waits(format!("the end of {}", job.origin.name)),
-        Some(job) if dependency.succeeded && job.phase != JobPhase::Succeeded => Seen::Unmet(format!(
+        Some(job) if must_succeed && job.phase != JobPhase::Succeeded => Seen::Unmet(format!(
             "{} has ended ({}), and this job was to start after its success",
             job.origin.name, job.phase
         )),
-        None if dependency.succeeded => Seen::Unmet(
+        None if must_succeed => Seen::Unmet(
             "the job that it was to start after was deleted, and its result is not known".to_owned(),
         ),
         _ => Seen::Met,
@@ -101,13 +139,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let own = place.path().join("own");
         for succeeded in [true, false] {
-            let dependency = Dependency { job: "other".to_owned(), succeeded };
-            let deleted = look(&own, &dependency);
+            let deleted = look(&own, "other", succeeded);
             assert_eq!(matches!(deleted, Seen::Met), !succeeded, "{deleted:?}");
             let folder = Folder::new(place.path().join("other"));
             std::fs::create_dir(folder.path()).unwrap();
             std::fs::write(folder.of(crate::local::folder::ORIGIN), "{").unwrap();
-            let seen = look(&own, &dependency);
+            let seen = look(&own, "other", succeeded);
             let Seen::Waits(why) = &seen else { panic!("{seen:?}") };
             assert!(why.contains("cannot be read") && why.contains("damaged"), "{why}");
             std::fs::remove_dir_all(folder.path()).unwrap();

@@ -137,3 +137,51 @@ fn rows_of_every_release() {
         assert!(queue.iter().all(|job| job.user == "researcher"), "{release}");
     }
 }
+
+/// The tasks of an array that wait are one row of Slurm; each counts, and has a line of its own.
+#[test]
+fn the_tasks_of_an_array_that_wait_are_counted_and_listed() {
+    let waiting = Job {
+        printed: "7_[2-5,9%2]".to_owned(),
+        number: 7,
+        state: "PENDING".to_owned(),
+        reason: "JobArrayTaskLimit".to_owned(),
+        node_count: 2,
+        ..Job::default()
+    };
+    let mut running = Job::task_of_array(0, "RUNNING");
+    (running.node_count, running.exit_code) = (2, Some(0));
+    let rows = [&waiting, &running];
+    let handle = weftrun_core::job::JobHandle::new("slurm", "pc", ["7"]);
+    let summary = crate::slurm::status::summary(handle.clone(), &rows, None);
+    assert_eq!((summary.ready, summary.reason.as_str()), ((2, 12), "1 running, 5 pending"));
+    let tasks: Vec<Job> = rows.iter().flat_map(|row| row.each_task()).collect();
+    let shown = crate::slurm::status::replicas(&tasks.iter().collect::<Vec<_>>());
+    let lines: Vec<(&str, u32, Option<i32>)> =
+        shown.iter().map(|task| (task.name.as_str(), task.index, task.exit_code)).collect();
+    assert_eq!(
+        lines,
+        [
+            ("7_2", 2, None),
+            ("7_3", 3, None),
+            ("7_4", 4, None),
+            ("7_5", 5, None),
+            ("7_9", 9, None),
+            ("7_0", 0, None)
+        ],
+        "a task that runs has no exit code"
+    );
+    let held = Job { reason: "JobHeldUser".to_owned(), ..waiting.clone() };
+    let summary = crate::slurm::status::summary(handle, &[&held, &running], None);
+    assert_eq!(summary.reason, "1 running, 5 held");
+    let many = Job { printed: "7_[0-4000000]".to_owned(), ..waiting };
+    assert_eq!(many.each_task(), std::slice::from_ref(&many), "nothing is built of too many");
+}
+
+/// Slurm has NO_VAL for the number of a task that is none yet.
+#[test]
+fn a_log_of_waiting_tasks_has_no_number_of_slurms_own() {
+    let shown =
+        shown("JobId=7 ArrayJobId=7 ArrayTaskId=2-5%2\n   StdOut=/fsx/a-7_4294967294-0a.log\n").unwrap();
+    assert_eq!(shown[0].stdout.as_deref(), Some("/fsx/a-7_%a-0a.log"));
+}

@@ -178,6 +178,28 @@ fn an_array_that_sbatch_would_refuse_is_refused_first() {
     }
 }
 
+/// Labels are kept in the comment, of which slurmctld takes 1,024 bytes.
+#[test]
+fn labels_that_do_not_fit_into_the_comment_are_refused() {
+    let comment = |length: usize| {
+        let labels = (0..14).map(|key| (format!("k{key:02}"), "v".repeat(61)));
+        let mut job = llama().label("k99", "v".repeat(length)).build().unwrap();
+        job.labels.extend(labels);
+        let job = planned(job, Vec::new());
+        let text = render(&SlurmTarget::default(), &job)?.documents[0].text.clone();
+        let line = text.lines().find_map(|line| line.strip_prefix("#SBATCH --comment="));
+        Ok::<usize, Error>(line.unwrap_or_default().len())
+    };
+    let overhead = comment(1).unwrap() - 1;
+    assert_eq!(comment(1024 - overhead).unwrap(), 1024);
+    let refused = comment(1025 - overhead).unwrap_err();
+    assert!(
+        refused.message().contains("would have 1025 bytes; Slurm takes 1024")
+            && refused.context().contains(&("key", "labels".to_owned())),
+        "{refused:?}"
+    );
+}
+
 /// Point 12 of issue 16.
 #[test]
 fn keys_of_slurm_become_its_options() {

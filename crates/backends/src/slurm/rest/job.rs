@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::json::{count, exit_code, number, some_number, state, text, time};
 use crate::slurm::ids::JobId;
-use crate::slurm::records::{Job, Marker, Shown};
+use crate::slurm::records::{Job, Marker, Shown, without_no_task};
 
 /// Parses a job of `/slurm/…/jobs`.
 pub fn queued(job: &Value) -> Option<Job> {
@@ -55,6 +55,7 @@ fn row(job: &Value, path: impl Fn(&'static str, &'static str) -> &'static str) -
 /// Returns the further details of a job.
 pub fn shown(job: &Value) -> Shown {
     let some = |key: &str| Some(text(&job[key])).filter(|text| !text.is_empty());
+    let path = |key: &str| some(key).map(|path| without_no_task(&path));
     let facts = [
         ("Account", "account"),
         ("QOS", "qos"),
@@ -69,8 +70,8 @@ pub fn shown(job: &Value) -> Shown {
         exit_code: exit_code(&job["exit_code"]),
         step_exit_code: exit_code(&job["derived_exit_code"]),
         restarts: count(&job["restart_cnt"]),
-        stdout: some("stdout_expanded").or_else(|| some("standard_output")),
-        stderr: some("stderr_expanded").or_else(|| some("standard_error")),
+        stdout: path("stdout_expanded").or_else(|| path("standard_output")),
+        stderr: path("stderr_expanded").or_else(|| path("standard_error")),
         facts: facts.iter().filter_map(|(name, key)| Some(((*name).to_owned(), some(key)?))).collect(),
     }
 }

@@ -292,12 +292,10 @@ impl Flags {
             Shape::Count { .. } => {
                 self.push(name, &path, last.parse().map_or_else(|_| string(last), Value::Int));
             }
+            Shape::Map(Shape::Values) => self.lists(name, &path, values),
             Shape::Map(_) => {
-                let several = matches!(flag.key.shape, Shape::Map(Shape::Values));
                 for (key, value) in self.pairs(name, values) {
-                    let parts: Vec<&str> = value.split(',').collect();
-                    let value = if several { list(&parts) } else { string(value) };
-                    self.push(name, &[path.as_slice(), &[key]].concat(), value);
+                    self.push(name, &[path.as_slice(), &[key]].concat(), string(value));
                 }
             }
             Shape::Rules(_) => {
@@ -323,6 +321,25 @@ impl Flags {
                 }
             },
             _ => self.push(name, &path, string(last)),
+        }
+    }
+
+    /// Adds the values of each name; those of a name that is given twice are one list.
+    fn lists(&mut self, name: &'static str, path: &[&str], values: &[&str]) {
+        let mut lists: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (key, text) in self.pairs(name, values) {
+            if text.split(',').any(str::is_empty) {
+                let message = format!("`{key}` has an empty value");
+                self.wrong(name, message, "write NAME=VALUE,VALUE; a job file can have empty values");
+                continue;
+            }
+            match lists.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, list)) => list.extend(text.split(',')),
+                None => lists.push((key, text.split(',').collect())),
+            }
+        }
+        for (key, values) in lists {
+            self.push(name, &[path, &[key]].concat(), list(&values));
         }
     }
 

@@ -1,11 +1,38 @@
 //! The tasks of an array or a sweep.
 
+use std::collections::BTreeSet;
+
 use super::{Findings, shown};
 use crate::spec::file::join;
-use crate::spec::tasks::is_name;
-use crate::spec::{JobSpec, MAX_TASKS, Tasks};
+use crate::spec::tasks::{TASK, is_name};
+use crate::spec::{EnvVar, JobSpec, MAX_TASKS, Tasks};
 
 const CODE: &str = "SPEC-TASKS";
+
+/// Refuses variables of the job that each task sets itself.
+fn check_environment(job: &JobSpec, out: &mut Findings) {
+    let own: BTreeSet<String> = job.task_variables(0).into_iter().map(|(name, _)| name).collect();
+    if job.tasks().is_none() {
+        return;
+    }
+    let plain = |env: &[EnvVar]| env.iter().map(|var| var.name.clone()).collect::<Vec<_>>();
+    let of_job = plain(&job.env).into_iter().map(|name| ("env".to_owned(), name));
+    let secrets = job.secrets.iter().map(|secret| ("secrets".to_owned(), secret.env.clone()));
+    let of_roles = job
+        .roles
+        .iter()
+        .flat_map(|role| plain(&role.env).into_iter().map(|name| (format!("roles.{}.env", role.name), name)));
+    for (table, name) in of_job.chain(secrets).chain(of_roles).filter(|(_, name)| own.contains(name)) {
+        let message = format!("each task has its own `{name}`, and the job sets it, too");
+        out.error(CODE, &join(&table, &name), message).fix("choose another name, or leave it out");
+    }
+}
+
+/// Returns a value that a list has twice.
+fn stands_twice(values: &[String]) -> Option<&str> {
+    let mut seen = BTreeSet::new();
+    values.iter().find(|value| !seen.insert(*value)).map(String::as_str)
+}
 
 pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(array) = &job.array {
@@ -24,6 +51,15 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             let message = format!("`{}` cannot be the name of a parameter", shown(&parameter.name));
             out.error(CODE, &path, message).fix("use lower-case letters, digits and `_`, a letter first");
         }
+        if parameter.name == TASK {
+            let message =
+                "`task` cannot be the name of a parameter: `{task}` in the command is the number of the task";
+            out.error(CODE, &path, message).fix("choose another name, such as `task_name`");
+        }
+        if let Some(value) = stands_twice(&parameter.values) {
+            let message = format!("the value `{}` stands twice: a task runs for each", shown(value));
+            out.warning(CODE, &path, message).fix("remove one of them, unless that is what you want");
+        }
         if parameter.values.is_empty() {
             out.error(CODE, &path, "the parameter has no values").fix("list its values: `lr = [1e-3, 1e-4]`");
         }
@@ -34,6 +70,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         let message = format!("the sweep has {count} combinations, and at most {MAX_TASKS} are submitted");
         out.error(CODE, "sweep", message).fix("leave out values, or split the sweep into several jobs");
     }
+    check_environment(job, out);
     let Some(tasks) = job.tasks() else {
         if job.parallel.is_some() && job.array.is_none() && job.sweep.is_empty() {
             out.error(CODE, "parallel", "`parallel` is for the tasks of an `array` or a `sweep`")
