@@ -1,18 +1,48 @@
-//! The tasks of a job of many: one of them as a job of its own, their values, and why the first one failed.
+//! The tasks of a job of many: one of them as a job of its own, their values, why the first one failed, and the end of each in the
+//! history of nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
 
 use weftrun_core::backend::Arrays;
 use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
+use weftrun_core::nccl::FabricSeen;
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::Why;
+use weftrun_diagnose::nodes::JobRecord;
 
 use crate::Job;
-use crate::task_sets::{is_set, task_in_set};
+use crate::diagnosis::HISTORY_UNWRITTEN;
+use crate::task_sets::{is_set, set_of, task_by_labels, tasks_in_set};
 
 /// The role of the replicas that are tasks.
 const TASK: &str = "task";
 /// Largest number of tasks that are named in a sentence.
 const NAMED: usize = 8;
+/// Most tasks that one look adds to the history, those that failed first.
+const MOST_KEPT: usize = 64;
+/// Tasks that are described or diagnosed at once.
+const AT_ONCE: usize = 8;
+/// How long one look may take for that: the next one continues.
+const KEEPING: Duration = Duration::from_secs(60);
+
+/// Returns of which array or set a job is a task, and its number there: the one place that tells a task from a job of its own,
+/// through whichever handle it is seen. Slurm gives each task of an array a job number of its own beside `ARRAY_TASK`.
+pub(crate) fn task_of(detail: &JobDetail) -> Option<(String, u32)> {
+    if detail.summary.tasks.is_some() {
+        return None;
+    }
+    let own = || {
+        let replica = detail.replicas.first().filter(|replica| replica.role == TASK)?;
+        let (array, _) = replica.name.split_once('_')?;
+        Some((with_name(&detail.summary.handle, array).to_string(), replica.index))
+    };
+    task_by_labels(&detail.summary).or_else(own)
+}
 
 impl Job {
     /// Returns one task of a job of many, as a job of its own.
@@ -21,7 +51,7 @@ impl Job {
     /// [`ErrorKind::NotFound`] for a number that the job does not have, or whose task the cluster does not have yet.
     pub async fn task(&self, task: u32) -> Result<Self> {
         let handle = if is_set(self.handle()) {
-            task_in_set(self.backend().as_ref(), self.handle(), task).await?
+            tasks_in_set(self.backend().as_ref(), self.handle(), Some(task)).await?.remove(&task)
         } else if self.backend().capability().arrays == Arrays::Native {
             let detail = self.describe().await?;
             let own = detail.replicas.iter().find(|replica| replica.role == TASK && replica.index == task);
@@ -69,6 +99,65 @@ impl Job {
         }
     }
 
+    /// Adds the tasks that have ended to the history of nodes, those that failed with the cause of each. Returns a note where some
+    /// are left for the next look, or could not be added.
+    pub(crate) async fn keep_tasks(&self, detail: &JobDetail) -> Option<Finding> {
+        let history = self.history()?;
+        let known = history.read().unwrap_or_default().records;
+        let set = set_name(self.handle());
+        let is_known = |task: &ReplicaStatus| {
+            let is_it = |record: &&JobRecord| record.submitted() == set && record.task == Some(task.index);
+            // A task that was started again is looked at again: its run has another number.
+            known.iter().rev().find(is_it).is_some_and(|known| {
+                known.outcome == task.phase && (known.cause.is_some() || task.phase != JobPhase::Failed)
+            })
+        };
+        let mut ended: Vec<&ReplicaStatus> =
+            detail.replicas.iter().filter(|task| task.role == TASK && task.phase.is_terminal()).collect();
+        ended.retain(|task| !is_known(task));
+        ended.sort_by_key(|task| task.phase != JobPhase::Failed);
+        let left = ended.len().saturating_sub(MOST_KEPT);
+        ended.truncate(MOST_KEPT);
+        let handles = self.handles_of(&ended).await.unwrap_or_default();
+        let tasks = ended.iter().filter_map(|task| Some((handles.get(&task.index)?.clone(), task.index)));
+        let tasks: Vec<Self> = tasks.map(|(handle, task)| self.with_handle(handle, task)).collect();
+        let mut keeping =
+            stream::iter(tasks).map(|task| async move { task.keep().await }).buffer_unordered(AT_ONCE);
+        let mut note = None;
+        let all = async {
+            while let Some(kept) = keeping.next().await {
+                note = note.take().or(kept);
+            }
+        };
+        let in_time = tokio::time::timeout(KEEPING, Box::pin(all)).await.is_ok();
+        let more = || {
+            let message = "the history of nodes does not have all tasks of this job yet";
+            Finding::info("HISTORY-TASKS", message).fix("the same command adds further ones")
+        };
+        note.or_else(|| (left > 0 || !in_time).then(more))
+    }
+
+    /// Adds a task that has ended to the history of nodes.
+    async fn keep(&self) -> Option<Finding> {
+        let detail = self.describe().await.ok()?;
+        match detail.summary.phase {
+            // Why it failed is kept with it.
+            JobPhase::Failed => {
+                let why = Box::pin(self.why_with(&detail)).await;
+                why.findings.into_iter().find(|finding| finding.code == HISTORY_UNWRITTEN)
+            }
+            _ => Box::pin(self.keep_end(&detail, None, FabricSeen::Unknown)).await,
+        }
+    }
+
+    /// Returns the handles of tasks by their numbers.
+    async fn handles_of(&self, tasks: &[&ReplicaStatus]) -> Result<BTreeMap<u32, JobHandle>> {
+        if is_set(self.handle()) && !tasks.is_empty() {
+            return tasks_in_set(self.backend().as_ref(), self.handle(), None).await;
+        }
+        Ok(tasks.iter().map(|task| (task.index, with_name(self.handle(), &task.name))).collect())
+    }
+
     /// Diagnoses the first task that failed, else the first that runs, and names all that failed; none for a job of one task, and
     /// where no task has failed or runs.
     pub(crate) async fn why_of_tasks(&self, detail: &JobDetail) -> Option<Why> {
@@ -102,6 +191,11 @@ impl Job {
         why.findings.insert(0, Finding::info("WHY-TASKS", message).fix(fix));
         Some(why)
     }
+}
+
+/// Returns what [`task_of`] calls the array or set with this handle.
+fn set_name(handle: &JobHandle) -> String {
+    set_of(handle).map_or_else(|| with_name(handle, handle.name()).to_string(), str::to_owned)
 }
 
 /// Returns the handle of a task of an array, whose name takes the place of the array's.

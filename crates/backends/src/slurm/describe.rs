@@ -19,6 +19,9 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     client.note(down);
     let mut detail = JobDetail::new(found.summary(handle.clone()));
     detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
+    if let ([one], Some(_)) = (found.rows.as_slice(), id.task) {
+        detail.replicas.extend(status::further_nodes(one));
+    }
     let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
     let is_array = found.rows.iter().any(|job| job.task.is_some());
     for replica in &mut detail.replicas {

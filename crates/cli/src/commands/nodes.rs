@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use weftrun::core::backend::{Scope, TargetConfig};
+use weftrun::core::backend::{NodeState, Scope, TargetConfig};
 use weftrun::core::exit_codes;
 use weftrun::core::job::age;
 use weftrun::core::log::clean_text;
@@ -55,7 +55,7 @@ pub fn run(context: &Context, args: &NodesArgs) -> Result<u8> {
         findings.extend(context.block_on(async { Ok(ask(&client, &target, &mut nodes).await) })?);
     }
     if args.bad {
-        nodes.retain(|node| !node.evidence.is_empty() || node.cluster.is_some());
+        nodes.retain(|node| !node.evidence.is_empty() || !node.cluster.is_empty());
     }
     if let Some(name) = &args.node {
         nodes.retain(|node| node.node == *name);
@@ -74,6 +74,7 @@ pub fn run(context: &Context, args: &NodesArgs) -> Result<u8> {
     }
     match (&args.node, nodes.as_slice()) {
         (Some(_), [node]) => context.out.text(&events(node))?,
+        (_, []) if args.bad => context.out.say(format!("nothing counts against a node of `{}`", target.name)),
         (_, []) => context.out.say("no job that ended on a known node was seen yet"),
         _ => context.out.text(&table(&nodes))?,
     }
@@ -83,19 +84,22 @@ pub fn run(context: &Context, args: &NodesArgs) -> Result<u8> {
 
 /// Adds what the cluster itself says of nodes. Returns a note where it did not answer.
 async fn ask(client: &Client, target: &TargetConfig, nodes: &mut Vec<NodeReport>) -> Option<Finding> {
-    let asking = async { client.connect(target).await?.discover(&Scope::default()).await };
+    let mut scope = Scope::default();
+    // What the cluster says now, and not some minutes ago.
+    scope.fresh = true;
+    let asking = async { client.connect(target).await?.discover(&scope).await };
     let facts = match tokio::time::timeout(PATIENCE, asking).await {
         Ok(Ok(facts)) => facts,
         Ok(Err(error)) => return Some(unasked(&error.to_string())),
         Err(_) => return Some(unasked(&format!("no answer within {} s", PATIENCE.as_secs()))),
     };
-    for (name, state) in facts.node_states {
+    for (name, states) in facts.node_states {
         let at = nodes.iter().position(|node| node.node == name).unwrap_or_else(|| {
             nodes.push(NodeReport::new(&*name));
             nodes.len() - 1
         });
         if let Some(node) = nodes.get_mut(at) {
-            node.cluster = Some(state);
+            node.cluster = states;
         }
     }
     None
@@ -121,10 +125,15 @@ fn table(nodes: &[NodeReport]) -> String {
             seen,
             node.judgement.as_str().to_owned(),
             text(&node.evidence),
-            text(node.cluster.as_deref().unwrap_or_default()),
+            text(&cluster_line(&node.cluster, now)),
         ]);
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// Returns what the cluster says of a node in one line, each with its age.
+fn cluster_line(states: &[NodeState], now: jiff::Timestamp) -> String {
+    states.iter().map(|state| state.line(now)).collect::<Vec<_>>().join(", ")
 }
 
 fn events(node: &NodeReport) -> String {
@@ -133,8 +142,9 @@ fn events(node: &NodeReport) -> String {
         text.push_str(&format!(": {}", clean_text(&node.evidence)));
     }
     text.push('\n');
-    if let Some(state) = &node.cluster {
-        text.push_str(&format!("  the cluster says: {}\n", clean_text(state)));
+    for state in &node.cluster {
+        let line = state.line(weftrun::clock::now());
+        text.push_str(&format!("  the cluster says: {}\n", clean_text(&line)));
     }
     for event in &node.events {
         text.push_str(&format!("  {}\n", event_line(event)));

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::DeviceKind;
 use crate::Finding;
+use crate::job::age;
 
 /// The key in [`ClusterFacts::extra`] under which a backend says by which addresses its endpoints are reached.
 pub const PRIVATE_ACCESS: &str = "private access";
@@ -26,6 +28,25 @@ pub struct Scope {
     pub fresh: bool,
 }
 
+/// What a cluster says against a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeState {
+    /// Its words: `drained (Xid 79)`.
+    pub what: String,
+    /// Since when; none where the cluster does not say it.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub since: Option<Timestamp>,
+}
+
+impl NodeState {
+    /// Returns it with its age: `drained (Xid 79) for 3h`.
+    pub fn line(&self, now: Timestamp) -> String {
+        let age = self.since.map_or_else(String::new, |since| format!(" for {}", age(now, since)));
+        format!("{}{age}", self.what)
+    }
+}
+
 /// What a cluster reports about itself. Absent values are unknown, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -38,8 +59,8 @@ pub struct ClusterFacts {
     pub version: Option<String>,
     /// Nodes, grouped by what they have.
     pub nodes: Vec<NodeGroup>,
-    /// Nodes that the cluster keeps jobs from, or reports something wrong of, by name: `drained (Xid 79)`.
-    pub node_states: BTreeMap<String, String>,
+    /// Nodes that the cluster keeps jobs from, or reports something wrong of, by name.
+    pub node_states: BTreeMap<String, Vec<NodeState>>,
     /// Queues, partitions, node pools.
     pub queues: Vec<Queue>,
     /// Kinds it serves (`PyTorchJob.kubeflow.org/v1`), plugins it has (`pyxis`).
