@@ -57,10 +57,15 @@ pub struct EarlierAttempt {
 }
 
 impl Attempt {
-    /// Returns its number, with the most that are made: `attempt 2/3`.
-    pub fn label(&self) -> String {
+    /// Returns its number, with the most that are made: `2/3`.
+    pub fn count(&self) -> String {
         let most = self.most.map_or_else(String::new, |most| format!("/{most}"));
-        format!("attempt {}{most}", self.number)
+        format!("{}{most}", self.number)
+    }
+
+    /// Returns its number in words: `attempt 2/3`.
+    pub fn label(&self) -> String {
+        format!("attempt {}", self.count())
     }
 
     /// Returns the attempts before it, a line each: `1 slurm://prod/12: GPU-LOST: …`.

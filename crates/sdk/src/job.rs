@@ -120,7 +120,7 @@ impl Job {
             detail.facts.push(("code".to_owned(), content.line()));
         }
         if let Some(attempt) = self.attempt() {
-            let facts = [attempt.label()].into_iter().chain(attempt.earlier_lines());
+            let facts = [attempt.count()].into_iter().chain(attempt.earlier_lines());
             let keys = ["attempt"].into_iter().chain(std::iter::repeat("before"));
             detail.facts.extend(keys.map(str::to_owned).zip(facts));
         }

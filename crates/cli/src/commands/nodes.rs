@@ -7,6 +7,7 @@ use weftrun::core::backend::{NodeState, Scope, TargetConfig};
 use weftrun::core::exit_codes;
 use weftrun::core::job::age;
 use weftrun::core::log::clean_text;
+use weftrun::core::text::counted;
 use weftrun::diagnose::nodes::{NodeEvent, NodeReport};
 use weftrun::report::NodesReport;
 use weftrun::{Client, Error, ErrorKind, Finding, Result};
@@ -137,7 +138,8 @@ fn cluster_line(states: &[NodeState], now: jiff::Timestamp) -> String {
 }
 
 fn events(node: &NodeReport) -> String {
-    let mut text = format!("{}: {} in {} runs", clean_text(&node.node), node.judgement.as_str(), node.runs);
+    let runs = counted(node.runs as usize, "run");
+    let mut text = format!("{}: {} in {runs}", clean_text(&node.node), node.judgement.as_str());
     if !node.evidence.is_empty() {
         text.push_str(&format!(": {}", clean_text(&node.evidence)));
     }
