@@ -110,7 +110,7 @@ async fn the_node_that_failed_is_left_out() {
     assert_eq!(attempts.of(again.handle()).unwrap().label(), "attempt 2/4");
     let facts = again.describe().await.unwrap().facts;
     let before = facts.iter().find(|(key, _)| key == "before").unwrap();
-    assert!(before.1.starts_with(&format!("1 {}: GPU-LOST", job.handle())), "{facts:?}");
+    assert!(before.1.starts_with(&format!("1 {}: GPU-XID", job.handle())), "{facts:?}");
     // The history has both, and the hardware is proven.
     let suspects = client.job_history(&client.target("fake").unwrap()).unwrap().suspects().unwrap();
     assert!(suspects.iter().any(|left| left.node == "gpu-17"), "{suspects:?}");
