@@ -102,39 +102,44 @@ impl Job {
     /// Adds the tasks that have ended to the history of nodes, those that failed with the cause of each. Returns a note where some
     /// are left for the next look, or could not be added.
     pub(crate) async fn keep_tasks(&self, detail: &JobDetail) -> Option<Finding> {
-        let history = self.history()?;
-        let known = history.read().unwrap_or_default().records;
-        let set = set_name(self.handle());
-        let is_known = |task: &ReplicaStatus| {
-            let is_it = |record: &&JobRecord| record.submitted() == set && record.task == Some(task.index);
-            // A task that was started again is looked at again: its run has another number.
-            known.iter().rev().find(is_it).is_some_and(|known| {
-                known.outcome == task.phase && (known.cause.is_some() || task.phase != JobPhase::Failed)
-            })
-        };
-        let mut ended: Vec<&ReplicaStatus> =
-            detail.replicas.iter().filter(|task| task.role == TASK && task.phase.is_terminal()).collect();
-        ended.retain(|task| !is_known(task));
-        ended.sort_by_key(|task| task.phase != JobPhase::Failed);
-        let left = ended.len().saturating_sub(MOST_KEPT);
+        let mut ended = self.tasks_to_keep(detail)?;
+        let mut is_all = ended.len() <= MOST_KEPT;
         ended.truncate(MOST_KEPT);
-        let handles = self.handles_of(&ended).await.unwrap_or_default();
-        let tasks = ended.iter().filter_map(|task| Some((handles.get(&task.index)?.clone(), task.index)));
-        let tasks: Vec<Self> = tasks.map(|(handle, task)| self.with_handle(handle, task)).collect();
-        let mut keeping =
-            stream::iter(tasks).map(|task| async move { task.keep().await }).buffer_unordered(AT_ONCE);
         let mut note = None;
         let all = async {
+            let tasks = self.jobs_of(&ended).await?;
+            let keeping = stream::iter(tasks).map(|task| async move { task.keep().await });
+            let mut keeping = keeping.buffer_unordered(AT_ONCE);
             while let Some(kept) = keeping.next().await {
                 note = note.take().or(kept);
             }
+            Ok::<_, Error>(())
         };
-        let in_time = tokio::time::timeout(KEEPING, Box::pin(all)).await.is_ok();
+        is_all &= matches!(tokio::time::timeout(KEEPING, Box::pin(all)).await, Ok(Ok(())));
         let more = || {
             let message = "the history of nodes does not have all tasks of this job yet";
             Finding::info("HISTORY-TASKS", message).fix("the same command adds further ones")
         };
-        note.or_else(|| (left > 0 || !in_time).then(more))
+        note.or_else(|| (!is_all).then(more))
+    }
+
+    /// Returns the tasks that have ended and are not in the history, those that failed first; none where no history is kept.
+    fn tasks_to_keep<'d>(&self, detail: &'d JobDetail) -> Option<Vec<&'d ReplicaStatus>> {
+        let known = self.history()?.read().unwrap_or_default().records;
+        let set = set_name(self.handle());
+        let of_set = known.iter().filter(|record| record.submitted() == set);
+        // The newest run of each: a task that was started again is looked at again.
+        let known: BTreeMap<u32, &JobRecord> =
+            of_set.filter_map(|record| Some((record.task?, record))).collect();
+        let is_known = |task: &ReplicaStatus| {
+            known.get(&task.index).is_some_and(|known| {
+                known.outcome == task.phase && (known.cause.is_some() || task.phase != JobPhase::Failed)
+            })
+        };
+        let ended = |task: &&ReplicaStatus| task.role == TASK && task.phase.is_terminal() && !is_known(task);
+        let mut ended: Vec<&ReplicaStatus> = detail.replicas.iter().filter(ended).collect();
+        ended.sort_by_key(|task| task.phase != JobPhase::Failed);
+        Some(ended)
     }
 
     /// Adds a task that has ended to the history of nodes.
@@ -150,12 +155,17 @@ impl Job {
         }
     }
 
-    /// Returns the handles of tasks by their numbers.
-    async fn handles_of(&self, tasks: &[&ReplicaStatus]) -> Result<BTreeMap<u32, JobHandle>> {
-        if is_set(self.handle()) && !tasks.is_empty() {
-            return tasks_in_set(self.backend().as_ref(), self.handle(), None).await;
-        }
-        Ok(tasks.iter().map(|task| (task.index, with_name(self.handle(), &task.name))).collect())
+    /// Returns tasks as jobs of their own, those that the cluster has.
+    async fn jobs_of(&self, tasks: &[&ReplicaStatus]) -> Result<Vec<Self>> {
+        let of_set = match is_set(self.handle()) && !tasks.is_empty() {
+            true => Some(tasks_in_set(self.backend().as_ref(), self.handle(), None).await?),
+            false => None,
+        };
+        let handle = |task: &ReplicaStatus| match &of_set {
+            Some(handles) => handles.get(&task.index).cloned(),
+            None => Some(with_name(self.handle(), &task.name)),
+        };
+        Ok(tasks.iter().filter_map(|task| Some(self.with_handle(handle(task)?, task.index))).collect())
     }
 
     /// Diagnoses the first task that failed, else the first that runs, and names all that failed; none for a job of one task, and

@@ -167,3 +167,38 @@ fn a_job_that_the_operator_starts_again_is_not_submitted_again() {
     assert_eq!(jobs(&cluster, &name), [name.clone()], "{}", waited.stderr);
     shell.weftrun(&["delete", "--yes", "-b", "kubeflow", &name]);
 }
+
+/// One task fails for its node, another one for its program: each cause is in the history, once, through whichever handle it is seen.
+#[test]
+fn each_task_of_a_sweep_is_one_run() {
+    let Some(cluster) = cluster() else { return };
+    let shell = Shell::of(cluster, "researcher");
+    let name = name("retry-sweep");
+    let script = "case {seed} in 7) echo 'ValueError: bad sample'; exit 1;; \
+        8) echo 'NVRM: Xid (PCI:0000:b3:00): 119, pid=7, Timeout waiting for RPC from GSP'; exit 1;; esac";
+    let job = job(&name, 1, script);
+    shell.write("job.toml", &format!("{job}[sweep]\nseed = [6, 7, 8]\n"));
+    let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--wait", "job.toml"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let handle = ran.stdout.lines().next().unwrap_or_default().trim().to_owned();
+    let tasks = shell.weftrun(&["list", "-b", "kubeflow", "--all", "--all-tasks", "-o", "name"]).stdout;
+    let own = tasks.lines().filter(|line| line.contains(&name));
+    for job in own.chain([handle.as_str()]) {
+        shell.weftrun(&["why", job]);
+    }
+    let export = shell.weftrun(&["history", "-b", "kubeflow", "--export", "-o", "json"]).stdout;
+    let export: Value = serde_json::from_str(&export).unwrap();
+    let records = export["records"].as_array().unwrap();
+    let mut found: Vec<(u64, &str)> = records
+        .iter()
+        .map(|record| {
+            (record["task"].as_u64().unwrap_or(99), record["cause"]["fault"].as_str().unwrap_or("-"))
+        })
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, [(0, "-"), (1, "-"), (2, "node")], "{records:#?}");
+    assert!(records.iter().all(|record| record["set"] == records[0]["set"]), "{records:#?}");
+    let refused = shell.weftrun(&["retry", &handle]);
+    assert!(refused.stderr.contains("submit the tasks that failed"), "{}", refused.stderr);
+    shell.weftrun(&["delete", "--yes", &handle]);
+}

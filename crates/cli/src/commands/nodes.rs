@@ -94,6 +94,8 @@ async fn ask(client: &Client, target: &TargetConfig, nodes: &mut Vec<NodeReport>
         Ok(Err(error)) => return Some(unasked(&error.to_string())),
         Err(_) => return Some(unasked(&format!("no answer within {} s", PATIENCE.as_secs()))),
     };
+    // Some clusters do not let users read them.
+    let is_told = !facts.nodes.is_empty() || !facts.node_states.is_empty();
     for (name, states) in facts.node_states {
         let at = nodes.iter().position(|node| node.node == name).unwrap_or_else(|| {
             nodes.push(NodeReport::new(&*name));
@@ -103,11 +105,11 @@ async fn ask(client: &Client, target: &TargetConfig, nodes: &mut Vec<NodeReport>
             node.cluster = states;
         }
     }
-    None
+    (!is_told).then(|| unasked("it lists no nodes to you"))
 }
 
 fn unasked(why: &str) -> Finding {
-    Finding::info("NODES-UNASKED", format!("the cluster was not asked which nodes it keeps jobs from: {why}"))
+    Finding::info("NODES-UNASKED", format!("it is not known which nodes the cluster keeps jobs from: {why}"))
 }
 
 fn table(nodes: &[NodeReport]) -> String {

@@ -90,7 +90,11 @@ impl JobHistory {
 
 /// Returns a file, or those of the cycles in a folder, in the order of their names.
 fn cycle_files(path: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |error| files::io_error("cannot read", path, error);
+    let failed = |error: std::io::Error| {
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let kind = if is_missing { ErrorKind::NotFound } else { ErrorKind::Io };
+        Error::new(kind, format!("cannot read {}: {error}", path.display()))
+    };
     if !fs::metadata(path).map_err(failed)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
