@@ -122,13 +122,20 @@ fn taint(taint: &Value) -> Option<NodeState> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weftrun_core::job::age;
 
     use super::*;
 
     fn lines(node: &Value) -> Vec<String> {
         let now = "2026-11-27T12:00:00Z".parse().unwrap();
-        of_node(node)
-            .map_or_else(Vec::new, |(_, states)| states.iter().map(|state| state.line(now)).collect())
+        let line = |state: &NodeState| {
+            format!(
+                "{}{}",
+                state.what,
+                state.since.map_or(String::new(), |since| format!(" for {}", age(now, since)))
+            )
+        };
+        of_node(node).map_or_else(Vec::new, |(_, states)| states.iter().map(line).collect())
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use jiff::Timestamp;
 use weftrun::core::backend::{NodeState, Scope, TargetConfig};
 use weftrun::core::exit_codes;
 use weftrun::core::job::age;
@@ -128,15 +129,16 @@ fn table(nodes: &[NodeReport]) -> String {
             seen,
             node.judgement.as_str().to_owned(),
             text(&node.evidence),
-            text(&cluster_line(&node.cluster, now)),
+            text(&node.cluster.iter().map(|state| state_line(state, now)).collect::<Vec<_>>().join(", ")),
         ]);
     }
     format!("{}\n", table.trim_fmt())
 }
 
-/// Returns what the cluster says of a node in one line, each with its age.
-fn cluster_line(states: &[NodeState], now: jiff::Timestamp) -> String {
-    states.iter().map(|state| state.line(now)).collect::<Vec<_>>().join(", ")
+/// Returns what the cluster says against a node, with its age: `drained (Xid 79) for 3h`.
+fn state_line(state: &NodeState, now: Timestamp) -> String {
+    let since = state.since.map_or_else(String::new, |since| format!(" for {}", age(now, since)));
+    format!("{}{since}", state.what)
 }
 
 fn events(node: &NodeReport) -> String {
@@ -147,7 +149,7 @@ fn events(node: &NodeReport) -> String {
     }
     text.push('\n');
     for state in &node.cluster {
-        let line = state.line(weftrun::clock::now());
+        let line = state_line(state, weftrun::clock::now());
         text.push_str(&format!("  the cluster says: {}\n", clean_text(&line)));
     }
     for event in &node.events {

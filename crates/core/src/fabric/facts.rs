@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::DeviceKind;
 use crate::Finding;
-use crate::job::age;
 
 /// The key in [`ClusterFacts::extra`] under which a backend says by which addresses its endpoints are reached.
 pub const PRIVATE_ACCESS: &str = "private access";
@@ -37,14 +36,6 @@ pub struct NodeState {
     /// Since when; none where the cluster does not say it.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub since: Option<Timestamp>,
-}
-
-impl NodeState {
-    /// Returns it with its age: `drained (Xid 79) for 3h`.
-    pub fn line(&self, now: Timestamp) -> String {
-        let age = self.since.map_or_else(String::new, |since| format!(" for {}", age(now, since)));
-        format!("{}{age}", self.what)
-    }
 }
 
 /// What a cluster reports about itself. Absent values are unknown, not zero.
