@@ -128,12 +128,13 @@ impl Job {
         let known = self.history()?.read().unwrap_or_default().records;
         let set = set_name(self.handle());
         let of_set = known.iter().filter(|record| record.submitted() == set);
-        // The newest run of each: a task that was started again is looked at again.
+        // The newest run of each.
         let known: BTreeMap<u32, &JobRecord> =
             of_set.filter_map(|record| Some((record.task?, record))).collect();
         let is_known = |task: &ReplicaStatus| {
             known.get(&task.index).is_some_and(|known| {
-                known.outcome == task.phase && (known.cause.is_some() || task.phase != JobPhase::Failed)
+                let is_explained = known.cause.is_some() || task.phase != JobPhase::Failed;
+                known.outcome == task.phase && known.attempt >= task.restarts && is_explained
             })
         };
         let ended = |task: &&ReplicaStatus| task.role == TASK && task.phase.is_terminal() && !is_known(task);
