@@ -311,24 +311,6 @@ mod tests {
     }
 
     #[test]
-    fn a_node_says_what_keeps_pods_away() {
-        let state = |spec: Value, conditions: Value| {
-            let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}});
-            node_state(&node).map(|(_, state)| state)
-        };
-        let ready = |status: &str| json!({"type": "Ready", "status": status, "reason": "KubeletNotReady"});
-        let gpu = json!({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]});
-        assert_eq!(state(gpu, json!([ready("True"), {"type": "DiskPressure", "status": "False"}])), None);
-        assert_eq!(state(json!({}), json!([ready("Unknown")])).unwrap(), "Ready=Unknown (KubeletNotReady)");
-        let bad = json!({"unschedulable": true, "taints": [{"key": "gpu-health", "value": "xid79", "effect": "NoExecute"}]});
-        let conditions = json!([ready("True"), {"type": "KernelDeadlock", "status": "True"}]);
-        assert_eq!(
-            state(bad, conditions).unwrap(),
-            "cordoned, KernelDeadlock=True, taint gpu-health=xid79:NoExecute"
-        );
-    }
-
-    #[test]
     fn nodes_are_grouped_by_what_they_have() {
         let node = |gpus: u32, disk: &str| {
             json!({"metadata": {"labels": {"node.kubernetes.io/instance-type": "p5.48xlarge"}},

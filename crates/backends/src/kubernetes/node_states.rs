@@ -157,6 +157,11 @@ mod tests {
         ];
         assert_eq!(lines(&node), expected);
         assert!(lines(&json!({"metadata": {"name": "n"}, "status": {"conditions": [fine]}})).is_empty());
+        // A taint for GPUs is no fault, and a problem that a detector reports is one.
+        let gpu = json!({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]});
+        assert!(lines(&json!({"metadata": {"name": "n"}, "spec": gpu})).is_empty());
+        let deadlock = json!({"conditions": [{"type": "Ready", "status": "True"}, {"type": "KernelDeadlock", "status": "True"}]});
+        assert_eq!(lines(&json!({"metadata": {"name": "n"}, "status": deadlock})), ["KernelDeadlock=True"]);
     }
 
     /// As NVSentinel writes them; the times are those of its formats.

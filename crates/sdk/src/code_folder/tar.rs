@@ -96,7 +96,7 @@ impl Archive {
 /// Returns the hash of the files of a compressed archive.
 pub fn hash_of(archive: &[u8]) -> io::Result<String> {
     let (mut hash, mut unpacked) = (Context::new(&SHA256), GzDecoder::new(archive));
-    let mut block = [0; 64 << 10];
+    let mut block = [0; 8 << 10];
     loop {
         match unpacked.read(&mut block)? {
             0 => return Ok(hex(hash)),
