@@ -64,7 +64,7 @@ fn the_node_of_a_dead_hca_is_left_out() {
     let bad = node_of(&cluster, &format!("{name}-worker-1"));
     for worker in 0..2 {
         let pod = format!("{name}-r2-worker-{worker}");
-        assert_eq!(left_out(&cluster, &pod), [bad.clone()], "{}", ran.stderr);
+        assert_eq!(left_out(&cluster, &pod), std::slice::from_ref(&bad), "{}", ran.stderr);
         assert_ne!(node_of(&cluster, &pod), bad);
     }
     let nodes: Value =
@@ -139,7 +139,7 @@ fn an_exception_is_not_submitted_again() {
     let ran = shell.weftrun(&["submit", "-b", "kubeflow", "--wait", "--retry", "3", "job.toml"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     assert!(ran.stderr.contains("not submitted again: "), "{}", ran.stderr);
-    assert_eq!(jobs(&cluster, &name), [name.clone()]);
+    assert_eq!(jobs(&cluster, &name), std::slice::from_ref(&name));
     shell.weftrun(&["delete", "--yes", "-b", "kubeflow", &name]);
 }
 
@@ -164,7 +164,7 @@ fn a_job_that_the_operator_starts_again_is_not_submitted_again() {
     assert!(refused.code != 0 && refused.stderr.contains("not submitted again: "), "{}", refused.stderr);
     let waited = shell.weftrun(&["wait", "-b", "kubeflow", "--retry", "2", &name]);
     assert_eq!(waited.code, 0, "{}", waited.stderr);
-    assert_eq!(jobs(&cluster, &name), [name.clone()], "{}", waited.stderr);
+    assert_eq!(jobs(&cluster, &name), std::slice::from_ref(&name), "{}", waited.stderr);
     shell.weftrun(&["delete", "--yes", "-b", "kubeflow", &name]);
 }
 

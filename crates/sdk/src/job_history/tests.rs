@@ -96,7 +96,7 @@ fn a_node_that_was_repaired_is_clear_again() {
     assert!(history.suspects().unwrap().is_empty());
     // The next look at an old job does not bring it back, nor does a file that is made shorter.
     let mut again = slow(1, "n3");
-    again.at = again.at - std::time::Duration::from_secs(60);
+    again.at -= std::time::Duration::from_secs(60);
     history.append(&again).unwrap();
     history.shorten(&history.lock().unwrap(), 8 << 10, weftrun_backends::clock::now()).unwrap();
     let mut known = slow(2, "n3");

@@ -3,6 +3,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use weftrun::Attempt;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 
@@ -140,7 +141,7 @@ const MOST_EARLIER: usize = 4;
 /// Returns the attempts before a job, the newest first, each with the cause of its failure.
 fn earlier(model: &Model, entry: &Entry) -> impl Iterator<Item = String> {
     let attempt = model.jobs.attempts.of(&entry.summary.handle);
-    let mut lines: Vec<String> = attempt.into_iter().flat_map(|attempt| attempt.earlier_lines()).collect();
+    let mut lines: Vec<String> = attempt.into_iter().flat_map(Attempt::earlier_lines).collect();
     lines.reverse();
     lines.into_iter()
 }
