@@ -5,6 +5,7 @@
 //! anything is sent, with the nodes that the attempt leaves out: a client that was killed meanwhile, or a second one that
 //! watches the same job, finds it there and makes no other.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use weftrun_diagnose::ended_by_cluster;
 use weftrun_diagnose::nodes::{Decision, JobRecord, RetryInput, decide};
 
+use crate::job_tasks::task_of;
 use crate::journal::{Record, RecordState};
 use crate::{Client, Job, Outcome, Plan};
 
@@ -33,14 +35,75 @@ pub struct Attempt {
     pub name: String,
     /// Its number; the first submission is 1.
     pub number: u32,
-    /// The job of the attempt before.
-    pub previous: JobHandle,
-    /// Why it was made: the evidence.
-    pub why: String,
+    /// Most attempts that are made by themselves; none where it was made by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// The attempts before it, the first one first.
+    pub earlier: Vec<EarlierAttempt>,
     /// The nodes that failed, which it and the attempts before it leave out.
     pub left_out: Vec<LeftOut>,
     /// Retries so far for a failure that names no node.
     pub for_network: u32,
+}
+
+/// An attempt that was followed by another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EarlierAttempt {
+    /// Its job.
+    pub job: JobHandle,
+    /// Why it failed: the evidence for the next one.
+    pub why: String,
+}
+
+impl Attempt {
+    /// Returns its number, with the most that are made: `2/3`.
+    pub fn count(&self) -> String {
+        let most = self.most.map_or_else(String::new, |most| format!("/{most}"));
+        format!("{}{most}", self.number)
+    }
+
+    /// Returns its number in words: `attempt 2/3`.
+    pub fn label(&self) -> String {
+        format!("attempt {}", self.count())
+    }
+
+    /// Returns the attempts before it, a line each: `1 slurm://prod/12: GPU-LOST: …`.
+    pub fn earlier_lines(&self) -> impl Iterator<Item = String> {
+        (1..).zip(&self.earlier).map(|(number, earlier)| format!("{number} {}: {}", earlier.job, earlier.why))
+    }
+
+    /// Returns why it was made: the evidence.
+    fn why(&self) -> &str {
+        self.earlier.last().map_or("", |earlier| &earlier.why)
+    }
+}
+
+/// The attempts after the first among the newest submissions, by their jobs: a job with its attempts is shown as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attempts {
+    of: BTreeMap<JobHandle, Attempt>,
+    replaced: BTreeSet<JobHandle>,
+}
+
+impl FromIterator<(JobHandle, Attempt)> for Attempts {
+    fn from_iter<I: IntoIterator<Item = (JobHandle, Attempt)>>(attempts: I) -> Self {
+        let of: BTreeMap<JobHandle, Attempt> = attempts.into_iter().collect();
+        let replaced = of.values().flat_map(|attempt| &attempt.earlier).map(|earlier| earlier.job.clone());
+        Self { replaced: replaced.collect(), of }
+    }
+}
+
+impl Attempts {
+    /// Returns which attempt a job is; none for a first submission.
+    pub fn of(&self, job: &JobHandle) -> Option<&Attempt> {
+        self.of.get(job)
+    }
+
+    /// Returns whether a later attempt stands for a job.
+    pub fn is_replaced(&self, job: &JobHandle) -> bool {
+        self.replaced.contains(job)
+    }
 }
 
 /// Whether a job is submitted again, with what is needed to do so.
@@ -64,6 +127,9 @@ impl Client {
     /// [`ErrorKind::NotFound`] for a job that was not submitted from this machine, [`ErrorKind::Timeout`] while an interrupted
     /// submission of the attempt may still reach the cluster, and those of [`Client::plan`].
     pub async fn next_attempt(&self, job: &Job, policy: RetryPolicy) -> Result<NextAttempt> {
+        if job.record().is_none() && is_task(job).await {
+            return Ok(NextAttempt { decision: no_tasks(), number: 2, job: None, plan: None });
+        }
         let (record, spec) = recorded(job)?;
         let number = record.attempt.as_ref().map_or(1, |attempt| attempt.number).saturating_add(1);
         if spec.tasks().is_some() {
@@ -73,19 +139,22 @@ impl Client {
         let target = self.target_of(record)?;
         let known = self.journal().read(&submission)?;
         if let Some(known) = known.filter(|known| known.state != RecordState::Refused) {
-            return self.known_attempt(job, target, known).await;
+            return self.known_attempt(target, known).await;
         }
         let decision = self.decide_attempt(job, &target, record, number, policy).await?;
-        let Some((next, attempt)) = following(job, record, spec, &decision, number) else {
+        let Some((mut next, mut attempt)) = following(job, record, spec, &decision, number) else {
             return Ok(NextAttempt { decision, number, job: None, plan: None });
         };
+        attempt.most = (policy.max != RetryPolicy::BY_HAND.max).then(|| policy.max.saturating_add(1));
+        self.add_code(&mut next)?;
         let plan = self.plan_for(target, &next).await?.with_attempt(submission, attempt);
         match plan.render().await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let why = format!("the target cannot run the job without the node: {error}");
                 Ok(NextAttempt { decision: Decision::Stop { why }, number, job: None, plan: None })
             }
-            _ => Ok(NextAttempt { decision, number, job: None, plan: Some(plan) }),
+            Err(error) => Err(error),
+            Ok(_) => Ok(NextAttempt { decision, number, job: None, plan: Some(plan) }),
         }
     }
 
@@ -107,7 +176,7 @@ impl Client {
         let ended = JobRecord::of(&detail, why.as_ref(), weftrun_backends::clock::now());
         // The logs may be gone since the job was watched to its end.
         let past = history.as_ref().and_then(|history| history.read().ok()).unwrap_or_default();
-        let ended = ended.map(|ended| match past.records.iter().find(|known| known.is_of_same_run(&ended)) {
+        let ended = ended.map(|ended| match past.records.iter().find(|known| known.run() == ended.run()) {
             Some(known) => ended.over(known),
             None => ended,
         });
@@ -127,7 +196,7 @@ impl Client {
     }
 
     /// Continues with an attempt that is in the journal: what it leaves out was decided before.
-    async fn known_attempt(&self, job: &Job, target: TargetConfig, mut known: Record) -> Result<NextAttempt> {
+    async fn known_attempt(&self, target: TargetConfig, mut known: Record) -> Result<NextAttempt> {
         let Some(attempt) = known.attempt.clone() else {
             let message = format!("the record {} of the journal is of another job", known.submission);
             return Err(Error::new(ErrorKind::AlreadyExists, message));
@@ -136,7 +205,7 @@ impl Client {
             proven: attempt.left_out.clone(),
             suspects: Vec::new(),
             for_network: attempt.for_network > 0,
-            why: attempt.why.clone(),
+            why: attempt.why().to_owned(),
         };
         let number = attempt.number;
         let began = Instant::now();
@@ -148,8 +217,7 @@ impl Client {
                 Some((_, Outcome::Found(found))) => handle = Some(found),
                 Some((_, Outcome::Absent)) => {
                     let mut spec = known.spec.take().unwrap_or_default();
-                    // The bytes of a folder are not in the journal.
-                    spec.code = job.spec().and_then(|own| own.code.clone()).or(spec.code);
+                    self.add_code(&mut spec)?;
                     let plan = self.plan_for(target, &spec).await?.with_attempt(known.submission, attempt);
                     return Ok(NextAttempt { decision, number, job: None, plan: Some(plan) });
                 }
@@ -189,20 +257,30 @@ impl Client {
         Ok(target)
     }
 
-    /// Returns the jobs of the newest submissions that are attempts after the first, each with its attempt.
+    /// Returns the jobs of the newest submissions that are attempts after the first.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the journal cannot be read.
-    pub fn attempts(&self) -> Result<Vec<(JobHandle, Attempt)>> {
+    pub fn attempts(&self) -> Result<Attempts> {
         let heads = self.journal().recent()?;
         Ok(heads.into_iter().filter_map(|head| Some((head.handle?, head.attempt?))).collect())
+    }
+
+    /// Adds the files of the folder that is sent with a job, as they were when it was first submitted.
+    fn add_code(&self, spec: &mut JobSpec) -> Result<()> {
+        crate::code_folder::kept::add(&self.config().state_dir, spec)
     }
 }
 
 /// Decides for a job of many tasks, of which some may have succeeded.
 fn no_tasks() -> Decision {
-    let why = "the job has many tasks, and those that succeeded would run again; submit the tasks that failed by their numbers";
+    let why = "the job has many tasks, and those that succeeded would run again; submit the tasks that failed, by their numbers (`--array 3,7`) or values (`--sweep lr=1e-4`), with `--avoid NODE` for a node that `weftrun nodes` suspects";
     Decision::Stop { why: why.to_owned() }
+}
+
+/// Returns whether a job that is not in the journal is a task of one that is.
+async fn is_task(job: &Job) -> bool {
+    job.describe().await.is_ok_and(|detail| task_of(&detail).is_some())
 }
 
 /// Returns the job of the next attempt, and what the journal says of it; none if the decision is to stop.
@@ -218,12 +296,13 @@ fn following(
     let name = before.map_or(&record.name, |attempt| &attempt.name).clone();
     let next = without(spec, numbered(&name, number), proven.iter().chain(suspects));
     let left_out = before.map_or(&[][..], |attempt| &attempt.left_out);
+    let failed = EarlierAttempt { job: job.handle().clone(), why: why.clone() };
     let attempt = Attempt {
         first: before.map_or(&record.submission, |attempt| &attempt.first).clone(),
         name,
         number,
-        previous: job.handle().clone(),
-        why: why.clone(),
+        most: None,
+        earlier: before.iter().flat_map(|before| before.earlier.clone()).chain([failed]).collect(),
         left_out: left_out.iter().chain(proven).cloned().collect(),
         for_network: before.map_or(0, |attempt| attempt.for_network).saturating_add(u32::from(*for_network)),
     };

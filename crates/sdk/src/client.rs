@@ -319,9 +319,10 @@ impl Client {
         Job::new(backend, handle, record, self.sightings(), self.job_history(&target))
     }
 
-    /// Returns the history of the jobs of a target; none if it is switched off.
+    /// Returns the history of the jobs of a target; none if it is switched off, and for this machine, whose nodes are simulated.
     pub fn job_history(&self, target: &TargetConfig) -> Option<JobHistory> {
-        JobHistory::of(&self.inner.config, target)
+        let is_kept = target.backend != crate::job_history::SIMULATED;
+        JobHistory::of(&self.inner.config, target).filter(|_| is_kept)
     }
 
     /// Takes the notes about incomplete results: of the backends, such as a daemon that did not answer, and about records of

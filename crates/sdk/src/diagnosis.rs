@@ -17,6 +17,7 @@ use weftrun_diagnose::nodes::JobRecord;
 use weftrun_diagnose::{Diagnosis, OF_SPEED, Sources};
 
 use crate::Job;
+use crate::job_tasks::task_of;
 use crate::runtime::on_runtime;
 use crate::sightings::is_end_from_outside;
 
@@ -25,6 +26,9 @@ const MOST: usize = 1 << 30;
 
 /// How long NCCL's RAS service is observed: long enough for a second answer.
 const RAS_OBSERVED: Duration = INTERVAL.saturating_add(Duration::from_secs(3));
+
+/// The code of the note that a job was not added to the history of its nodes.
+pub(crate) const HISTORY_UNWRITTEN: &str = "HISTORY-UNWRITTEN";
 
 /// What the logs of a job contain.
 pub(crate) struct ReadLogs {
@@ -123,7 +127,8 @@ impl Job {
 
     /// Diagnoses a job like [`Job::why`], from a description that is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
-        if let Some(why) = self.why_of_tasks(detail).await {
+        if let Some(mut why) = self.why_of_tasks(detail).await {
+            why.findings.extend(self.keep_tasks(detail).await);
             return why;
         }
         let (options, chosen) = self.telling_logs(detail);
@@ -154,13 +159,17 @@ impl Job {
     }
 
     /// Adds the job to the history of its target, once it has ended: its nodes, its outcome, the cause of its failure, and the
-    /// fabric that its logs show. Returns a note where that failed, which has no effect on the job.
+    /// fabric that its logs show. Of a job of many tasks, each task that has ended is added, and the job itself is not: it is no run.
+    /// Returns a note where that failed, which has no effect on the job.
     pub async fn keep_end(
         &self,
         detail: &JobDetail,
         why: Option<&Why>,
         fabric: FabricSeen,
     ) -> Option<Finding> {
+        if detail.summary.tasks.is_some() {
+            return self.keep_tasks(detail).await;
+        }
         self.keep_record(self.record_of_end(detail, why, fabric)?).await
     }
 
@@ -173,6 +182,7 @@ impl Job {
     ) -> Option<JobRecord> {
         self.history()?;
         let mut record = JobRecord::of(detail, why, weftrun_backends::clock::now())?;
+        (record.set, record.task) = task_of(detail).unzip();
         record.fabric = (fabric != FabricSeen::Unknown).then(|| fabric.label().to_owned());
         let gpus = |spec: &JobSpec| {
             spec.workers()
@@ -197,7 +207,7 @@ impl Job {
         };
         let message = format!("the end of the job was not added to the history of its nodes: {error}");
         let fix = "free some space or check the permissions, or set `[history] path` to another folder; `enabled = false` keeps none";
-        Some(Finding::info("HISTORY-UNWRITTEN", message).fix(fix))
+        Some(Finding::info(HISTORY_UNWRITTEN, message).fix(fix))
     }
 
     /// Adds what NCCL's RAS service says where the logs of a running job show no cause, and keeps what was found.

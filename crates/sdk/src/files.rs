@@ -14,7 +14,8 @@ use weftrun_core::env_names::{CONFIG_DIR, STATE_DIR};
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// The folders of weftrun below the state folder.
-pub(crate) const SUBFOLDERS: [&str; 6] = ["journal", "targets", "trusted", "images", "config", "history"];
+pub(crate) const SUBFOLDERS: [&str; 7] =
+    ["journal", "targets", "trusted", "images", "config", "history", "code"];
 
 /// Writes a file atomically with mode 0600 in a folder of mode 0700, which is created if necessary.
 ///

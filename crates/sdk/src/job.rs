@@ -119,6 +119,11 @@ impl Job {
         if let Some(content) = code.filter(|_| detail.facts.iter().all(|(key, _)| key != "code")) {
             detail.facts.push(("code".to_owned(), content.line()));
         }
+        if let Some(attempt) = self.attempt() {
+            let facts = [attempt.count()].into_iter().chain(attempt.earlier_lines());
+            let keys = ["attempt"].into_iter().chain(std::iter::repeat("before"));
+            detail.facts.extend(keys.map(str::to_owned).zip(facts));
+        }
         self.add_values(&mut detail);
         Ok(detail)
     }

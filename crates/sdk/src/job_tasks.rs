@@ -1,18 +1,48 @@
-//! The tasks of a job of many: one of them as a job of its own, their values, and why the first one failed.
+//! The tasks of a job of many: one of them as a job of its own, their values, why the first one failed, and the end of each in the
+//! history of nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
 
 use weftrun_core::backend::Arrays;
 use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
+use weftrun_core::nccl::FabricSeen;
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::Why;
+use weftrun_diagnose::nodes::JobRecord;
 
 use crate::Job;
-use crate::task_sets::{is_set, task_in_set};
+use crate::diagnosis::HISTORY_UNWRITTEN;
+use crate::task_sets::{is_set, task_by_labels, tasks_in_set};
 
 /// The role of the replicas that are tasks.
 const TASK: &str = "task";
 /// Largest number of tasks that are named in a sentence.
 const NAMED: usize = 8;
+/// Most tasks that one look adds to the history, those that failed first.
+const MOST_KEPT: usize = 64;
+/// Tasks that are described or diagnosed at once.
+const AT_ONCE: usize = 8;
+/// How long one look may take for that: the next one continues.
+const KEEPING: Duration = Duration::from_secs(60);
+
+/// Returns of which array or set a job is a task, and its number there: the one place that tells a task from a job of its own,
+/// through whichever handle it is seen. Slurm gives each task of an array a job number of its own beside `ARRAY_TASK`.
+pub(crate) fn task_of(detail: &JobDetail) -> Option<(String, u32)> {
+    if detail.summary.tasks.is_some() {
+        return None;
+    }
+    let own = || {
+        let replica = detail.replicas.first().filter(|replica| replica.role == TASK)?;
+        let (array, _) = replica.name.split_once('_')?;
+        Some((with_name(&detail.summary.handle, array).to_string(), replica.index))
+    };
+    task_by_labels(&detail.summary).or_else(own)
+}
 
 impl Job {
     /// Returns one task of a job of many, as a job of its own.
@@ -21,7 +51,7 @@ impl Job {
     /// [`ErrorKind::NotFound`] for a number that the job does not have, or whose task the cluster does not have yet.
     pub async fn task(&self, task: u32) -> Result<Self> {
         let handle = if is_set(self.handle()) {
-            task_in_set(self.backend().as_ref(), self.handle(), task).await?
+            tasks_in_set(self.backend().as_ref(), self.handle(), Some(task)).await?.remove(&task)
         } else if self.backend().capability().arrays == Arrays::Native {
             let detail = self.describe().await?;
             let own = detail.replicas.iter().find(|replica| replica.role == TASK && replica.index == task);
@@ -69,6 +99,76 @@ impl Job {
         }
     }
 
+    /// Adds the tasks that have ended to the history of nodes, those that failed with the cause of each. Returns a note where some
+    /// are left for the next look, or could not be added.
+    pub(crate) async fn keep_tasks(&self, detail: &JobDetail) -> Option<Finding> {
+        let mut ended = self.tasks_to_keep(detail)?;
+        let mut is_all = ended.len() <= MOST_KEPT;
+        ended.truncate(MOST_KEPT);
+        let mut note = None;
+        let all = async {
+            let tasks = self.jobs_of(&ended).await?;
+            let keeping = stream::iter(tasks).map(|task| async move { task.keep().await });
+            let mut keeping = keeping.buffer_unordered(AT_ONCE);
+            while let Some(kept) = keeping.next().await {
+                note = note.take().or(kept);
+            }
+            Ok::<_, Error>(())
+        };
+        is_all &= matches!(tokio::time::timeout(KEEPING, Box::pin(all)).await, Ok(Ok(())));
+        let more = || {
+            let message = "the history of nodes does not have all tasks of this job yet";
+            Finding::info("HISTORY-TASKS", message).fix("the same command adds further ones")
+        };
+        note.or_else(|| (!is_all).then(more))
+    }
+
+    /// Returns the tasks that have ended and are not in the history, those that failed first; none where no history is kept.
+    fn tasks_to_keep<'d>(&self, detail: &'d JobDetail) -> Option<Vec<&'d ReplicaStatus>> {
+        let known = self.history()?.read().unwrap_or_default().records;
+        let set = set_name(self.handle());
+        let of_set = known.iter().filter(|record| record.submitted() == set);
+        // The newest run of each.
+        let known: BTreeMap<u32, &JobRecord> =
+            of_set.filter_map(|record| Some((record.task?, record))).collect();
+        let is_known = |task: &ReplicaStatus| {
+            known.get(&task.index).is_some_and(|known| {
+                let is_explained = known.cause.is_some() || task.phase != JobPhase::Failed;
+                known.outcome == task.phase && known.attempt >= task.restarts && is_explained
+            })
+        };
+        let ended = |task: &&ReplicaStatus| task.role == TASK && task.phase.is_terminal() && !is_known(task);
+        let mut ended: Vec<&ReplicaStatus> = detail.replicas.iter().filter(ended).collect();
+        ended.sort_by_key(|task| task.phase != JobPhase::Failed);
+        Some(ended)
+    }
+
+    /// Adds a task that has ended to the history of nodes.
+    async fn keep(&self) -> Option<Finding> {
+        let detail = self.describe().await.ok()?;
+        match detail.summary.phase {
+            // Why it failed is kept with it.
+            JobPhase::Failed => {
+                let why = Box::pin(self.why_with(&detail)).await;
+                why.findings.into_iter().find(|finding| finding.code == HISTORY_UNWRITTEN)
+            }
+            _ => Box::pin(self.keep_end(&detail, None, FabricSeen::Unknown)).await,
+        }
+    }
+
+    /// Returns tasks as jobs of their own, those that the cluster has.
+    async fn jobs_of(&self, tasks: &[&ReplicaStatus]) -> Result<Vec<Self>> {
+        let of_set = match is_set(self.handle()) && !tasks.is_empty() {
+            true => Some(tasks_in_set(self.backend().as_ref(), self.handle(), None).await?),
+            false => None,
+        };
+        let handle = |task: &ReplicaStatus| match &of_set {
+            Some(handles) => handles.get(&task.index).cloned(),
+            None => Some(with_name(self.handle(), &task.name)),
+        };
+        Ok(tasks.iter().filter_map(|task| Some(self.with_handle(handle(task)?, task.index))).collect())
+    }
+
     /// Diagnoses the first task that failed, else the first that runs, else the first that waits, and names all that failed; none
     /// for a job of one task, and where all tasks have ended and none failed.
     pub(crate) async fn why_of_tasks(&self, detail: &JobDetail) -> Option<Why> {
@@ -106,6 +206,11 @@ impl Job {
         why.findings.insert(0, Finding::info("WHY-TASKS", message).fix(fix));
         Some(why)
     }
+}
+
+/// Returns what [`task_of`] calls the array or set with this handle.
+fn set_name(handle: &JobHandle) -> String {
+    handle.set().map_or_else(|| with_name(handle, handle.name()).to_string(), str::to_owned)
 }
 
 /// Returns the handle of a task of an array, whose name takes the place of the array's.

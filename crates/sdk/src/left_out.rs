@@ -23,7 +23,7 @@ impl Client {
             Finding::info("NODE-LEFT-OUT", format!("left out: {} ({})", left.node, left.why)).at("avoid")
         };
         planned.plan.findings.extend(planned.left_out.iter().map(left));
-        planned.plan.findings.extend(note.into_iter().chain(suspect(&suspects)));
+        planned.plan.findings.extend(note.into_iter().chain(suspect(target, &suspects)));
     }
 
     /// Returns the nodes of a target that its history suspects, and a note where it cannot be read.
@@ -44,17 +44,17 @@ impl Client {
     /// Returns a warning of the nodes of a target that its history suspects, and on which jobs may run.
     pub fn warn_of_suspects(&self, target: &TargetConfig) -> Vec<Finding> {
         let (suspects, note) = self.suspects(target);
-        note.into_iter().chain(suspect(&suspects)).collect()
+        note.into_iter().chain(suspect(target, &suspects)).collect()
     }
 }
 
 /// Returns the warning of nodes that are suspected and not left out.
-fn suspect(suspects: &[LeftOut]) -> Option<Finding> {
+fn suspect(target: &TargetConfig, suspects: &[LeftOut]) -> Option<Finding> {
     let named: Vec<String> = suspects.iter().map(|left| format!("{} ({})", left.node, left.why)).collect();
     let first = suspects.first()?;
     let message = format!("a job may run on nodes that failed before: {}", listed(&named, MOST_NAMED));
     Some(Finding::warning("NODE-SUSPECT", message).fix(format!(
-        "leave them out with `--avoid suspects`; `weftrun nodes {}` lists the evidence",
-        first.node
+        "leave them out with `--avoid suspects`; `weftrun nodes -b {} {}` lists the evidence",
+        target.name, first.node
     )))
 }

@@ -157,7 +157,7 @@ mod trust;
 pub mod verify;
 mod watch;
 
-pub use attempts::{Attempt, NextAttempt};
+pub use attempts::{Attempt, Attempts, EarlierAttempt, NextAttempt};
 pub use client::{Client, ClientBuilder, Outcome};
 pub use code_folder::code_folder;
 pub use config::Config;
@@ -166,6 +166,8 @@ pub use health::{HealthOptions, health_at, watch_health_at};
 pub use inspect::Inspection;
 pub use job::Job;
 pub use job_file::{JobSource, Outside};
+#[cfg(all(feature = "log-files", feature = "slurm"))]
+pub use job_history::Imported;
 pub use job_history::{JobHistory, JobsPast};
 pub use journal::{Journal, Owner, Record, RecordState};
 pub use line_diff::{LineDiff, Run};

@@ -323,6 +323,8 @@ impl Plan {
             project: self.target.project.clone(),
             attempt: self.attempt.clone(),
         };
+        // For an attempt after it, which another process may make.
+        crate::code_folder::kept::keep(&self.client.config().state_dir, &self.planned.spec);
         let journal = self.client.journal();
         // Held until the outcome is written, so that no other process treats the record as interrupted.
         let _sending = journal.begin(&record.submission)?;

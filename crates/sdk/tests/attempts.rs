@@ -105,7 +105,12 @@ async fn the_node_that_failed_is_left_out() {
     FAKE.fail(again.handle(), 1, "exit code 1");
     let third = next(&client, &again).await;
     assert_eq!((third.number, &*third.plan.as_ref().unwrap().planned().spec.name), (3, "xid-r3"));
-    assert_eq!(client.attempts().unwrap().len(), 1);
+    let attempts = client.attempts().unwrap();
+    assert!(attempts.is_replaced(job.handle()) && !attempts.is_replaced(again.handle()));
+    assert_eq!(attempts.of(again.handle()).unwrap().label(), "attempt 2/4");
+    let facts = again.describe().await.unwrap().facts;
+    let before = facts.iter().find(|(key, _)| key == "before").unwrap();
+    assert!(before.1.starts_with(&format!("1 {}: GPU-XID", job.handle())), "{facts:?}");
     // The history has both, and the hardware is proven.
     let suspects = client.job_history(&client.target("fake").unwrap()).unwrap().suspects().unwrap();
     assert!(suspects.iter().any(|left| left.node == "gpu-17"), "{suspects:?}");
@@ -175,6 +180,34 @@ async fn two_clients_that_watch_a_job_make_one_attempt() {
     assert_eq!(made("two-r2"), 1);
     // And a third one finds it.
     assert!(next(&client(state.path()), &same).await.job.is_some());
+}
+
+/// The files of a folder are those of the first submission, in another process too.
+#[tokio::test]
+async fn an_attempt_sends_the_files_of_the_first_one() {
+    let _alone = ALONE.lock().await;
+    let (state, code) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(code.path().join("train.py"), "print(1)\n").unwrap();
+    let first = client(state.path());
+    let role = Role::worker().nodes(2).ranks_per_node(1).command(["python", "train.py"]);
+    let spec = JobSpec::builder("code").launch(Launch::PerRank).role(role);
+    let spec = spec.code(weftrun::code_folder(code.path()).unwrap()).build().unwrap();
+    let job = first.plan("fake", &spec).await.unwrap().submit().await.unwrap();
+    FAKE.place(job.handle(), &["gpu-16", "gpu-17"]);
+    fail(&job, XID);
+    std::fs::write(code.path().join("train.py"), "print(2)\n").unwrap();
+    let other = client(state.path());
+    let job = other.attach(job.handle()).await.unwrap();
+    let second = next(&other, &job).await;
+    let sent = &second.plan.as_ref().unwrap().planned().spec;
+    assert_eq!(sent.code, spec.code);
+    // Without them, nothing is announced and nothing is sent.
+    std::fs::remove_dir_all(state.path().join("code")).unwrap();
+    let third = client(state.path());
+    let job = third.attach(job.handle()).await.unwrap();
+    let error = third.next_attempt(&job, RetryPolicy::new(3)).await.unwrap_err();
+    assert!(error.message().contains("are not kept any more"), "{error}");
+    assert_eq!(made("code-r2"), 0);
 }
 
 #[tokio::test]

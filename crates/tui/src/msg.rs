@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crossterm::event::KeyEvent;
 use jiff::Timestamp;
-use weftrun::Finding;
 use weftrun::core::backend::{Capability, FoundTarget};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::finding::Evidence;
@@ -13,6 +12,7 @@ use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, Jo
 use weftrun::core::log::{Filter, LogPosition, Pattern, Projection};
 use weftrun::core::spec::JobSpec;
 use weftrun::report::HealthReport;
+use weftrun::{Attempts, Finding};
 
 use crate::action::Action;
 use crate::model::draft::Planned;
@@ -37,6 +37,8 @@ pub enum Msg {
     Do(Action),
     Connected(String, Capability),
     Listed(String, Result<Vec<JobSummary>, String>),
+    /// Which jobs are attempts of others.
+    Attempts(Attempts),
     /// Something happened to a job of a target.
     Event(String, JobEvent),
     /// A target's events have stopped coming.

@@ -92,6 +92,26 @@ fn overview() {
     sizes("overview_stuck_by_rank", then(stuck, &["2", "z"]));
 }
 
+/// A job that was submitted again is one line, with the attempts before it and their causes.
+fn retried() -> Model {
+    let mut model = with_jobs();
+    let first = handle("llama70b-sft-2");
+    let attempt = serde_json::json!({
+        "first": "0123456789abcdef0123456789abcdef", "name": "llama70b-sft", "number": 2, "most": 3,
+        "earlier": [{"job": first.to_string(), "why": "GPU-LOST: Xid 79: the GPU has fallen off the bus"}],
+        "left_out": [{"node": "gpu-17", "why": "GPU-LOST"}], "for_network": 0,
+    });
+    let attempt = serde_json::from_value(attempt).unwrap();
+    update(&mut model, Msg::Attempts([(handle("moe-abl-2"), attempt)].into_iter().collect()));
+    model
+}
+
+#[test]
+fn attempts_are_one_job() {
+    sizes("jobs_attempts", retried);
+    assert!(!screen(&mut retried(), 160, 48).contains("rank 17 exited"));
+}
+
 #[test]
 fn output_of_unknown_ranks_is_output() {
     let mut model = with_jobs();

@@ -54,6 +54,13 @@ pub struct KeptFigure {
     pub busbw: f64,
 }
 
+impl KeptFigure {
+    /// Makes one.
+    pub fn new(collective: Option<Collective>, ranks: Option<u32>, size: u64, busbw: f64) -> Self {
+        Self { collective, ranks, size, busbw }
+    }
+}
+
 /// How fast the runs on a node were.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weftrun_core::backend::{ClusterFacts, NodeGroup};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::{Cluster, Resource, networks};
+use super::{Cluster, Resource, networks, node_states};
 
 /// A right to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,36 +88,6 @@ fn other_hostname(node: &Value) -> Option<(String, String)> {
     (name != label).then(|| (hostname_id(name), label.to_owned()))
 }
 
-/// Returns what keeps pods from a node: that it is cordoned, its taints, and its conditions.
-fn node_state(node: &Value) -> Option<(String, String)> {
-    let items = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
-    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let mut states = Vec::new();
-    if node["spec"]["unschedulable"] == true {
-        states.push("cordoned".to_owned());
-    }
-    for condition in items(&node["status"]["conditions"]) {
-        let (kind, status) = (text(&condition, "type"), text(&condition, "status"));
-        // `Ready` and `AcceleratedHardwareReady` are good where they hold, `DiskPressure` and `KernelDeadlock` where not.
-        let is_good = ["Ready", "Healthy"].iter().any(|end| kind.ends_with(end));
-        if if is_good { status != "True" } else { status == "True" } {
-            let reason = text(&condition, "reason");
-            let because = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-            states.push(format!("{kind}={status}{because}"));
-        }
-    }
-    for taint in items(&node["spec"]["taints"]).iter().filter(|taint| taint["effect"] != "PreferNoSchedule") {
-        let (key, value) = (text(taint, "key"), text(taint, "value"));
-        // The taint of a cordon, of conditions that are named already, and those that keep jobs without GPUs away.
-        if !key.starts_with("node.kubernetes.io/") && !key.ends_with("/gpu") {
-            let value = if value.is_empty() { String::new() } else { format!("={value}") };
-            states.push(format!("taint {key}{value}:{}", text(taint, "effect")));
-        }
-    }
-    let name = node["metadata"]["name"].as_str().filter(|_| !states.is_empty())?;
-    Some((name.to_owned(), super::error::one_line(&states.join(", "))))
-}
-
 /// Groups equal nodes.
 pub fn node_groups(nodes: &[Value]) -> Vec<NodeGroup> {
     let mut groups: BTreeMap<String, NodeGroup> = BTreeMap::new();
@@ -177,7 +147,7 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
     {
         facts.nodes = node_groups(&nodes);
         facts.ids.extend(nodes.iter().filter_map(other_hostname));
-        facts.node_states = nodes.iter().filter_map(node_state).collect();
+        facts.node_states = nodes.iter().filter_map(node_states::of_node).collect();
     }
     if let Some(namespace) = readable(
         namespaces,
@@ -337,24 +307,6 @@ mod tests {
                 ("cloud.google.com/gke-accelerator", "nvidia-h100-mega-80gb"),
                 ("oci.oraclecloud.com/host.serial_number", "")
             ]
-        );
-    }
-
-    #[test]
-    fn a_node_says_what_keeps_pods_away() {
-        let state = |spec: Value, conditions: Value| {
-            let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}});
-            node_state(&node).map(|(_, state)| state)
-        };
-        let ready = |status: &str| json!({"type": "Ready", "status": status, "reason": "KubeletNotReady"});
-        let gpu = json!({"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]});
-        assert_eq!(state(gpu, json!([ready("True"), {"type": "DiskPressure", "status": "False"}])), None);
-        assert_eq!(state(json!({}), json!([ready("Unknown")])).unwrap(), "Ready=Unknown (KubeletNotReady)");
-        let bad = json!({"unschedulable": true, "taints": [{"key": "gpu-health", "value": "xid79", "effect": "NoExecute"}]});
-        let conditions = json!([ready("True"), {"type": "KernelDeadlock", "status": "True"}]);
-        assert_eq!(
-            state(bad, conditions).unwrap(),
-            "cordoned, KernelDeadlock=True, taint gpu-health=xid79:NoExecute"
         );
     }
 

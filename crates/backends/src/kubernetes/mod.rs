@@ -34,6 +34,7 @@ mod log_streams;
 pub mod logs;
 pub mod mpirun;
 mod networks;
+mod node_states;
 mod pending;
 mod pod;
 pub mod pod_name;

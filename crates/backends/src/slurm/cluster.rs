@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use weftrun_convert::slurm_duration;
 
 use super::error::clean;
+use super::records::time;
 
 /// Separates the outputs of two commands.
 pub const SECTION: char = '\u{1d}';
@@ -53,6 +55,8 @@ pub struct Node {
     pub features: Vec<String>,
     /// Why it takes no jobs: `drained (Xid 79)`.
     pub out: Option<String>,
+    /// Since when, where somebody gave a reason.
+    pub out_since: Option<Timestamp>,
 }
 
 /// Returns the state of a node that takes no jobs, with the administrator's reason: `drained (Xid 79)`.
@@ -139,7 +143,11 @@ impl Node {
         for line in text.lines() {
             let fields: Vec<&str> = line.split(COLUMN).collect();
             let [partition, cpus, memory, gres, features, name, ref rest @ ..] = fields[..] else { continue };
-            let (state, reason) = rest.split_first().unwrap_or((&"", &[]));
+            let (since, state, reason) = match rest {
+                [since, state, reason @ ..] => (*since, *state, reason.join(" ")),
+                _ => ("", "", String::new()),
+            };
+            let out = out_of_service(state, &reason);
             let number = |text: &str| text.trim_end_matches('+').parse().unwrap_or(0);
             let node = nodes.entry(name).or_insert_with(|| Self {
                 name: name.to_owned(),
@@ -148,7 +156,8 @@ impl Node {
                 memory: number(memory),
                 gres: Gres::list(gres),
                 features: words(features),
-                out: out_of_service(state, &reason.join(" ")),
+                out_since: time(since).filter(|_| out.is_some()),
+                out,
             });
             let partition = partition.trim_end_matches('*').to_owned();
             if !node.partitions.contains(&partition) {

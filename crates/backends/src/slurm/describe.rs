@@ -21,6 +21,9 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     let mut tasks: Vec<Job> = found.rows.iter().flat_map(Job::each_task).collect();
     tasks.sort_by_key(|job| job.task);
     detail.replicas = status::replicas(&tasks.iter().collect::<Vec<_>>());
+    if let ([one], Some(_)) = (found.rows.as_slice(), id.task) {
+        detail.replicas.extend(status::further_nodes(one));
+    }
     let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
     let is_array = found.rows.iter().any(Job::is_of_array);
     for replica in &mut detail.replicas {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
+use weftrun_core::backend::{ClusterFacts, NodeGroup, NodeState, Queue, Scope};
 use weftrun_core::text::{counted, listed};
 use weftrun_core::{Finding, Result};
 
@@ -44,7 +44,9 @@ pub async fn ask(client: &Client) -> Result<String> {
     };
     let questions = [
         format!("scontrol{cluster} show partition -o 2> \"$t/error\"; echo $? > \"$t/code\""),
-        format!("sinfo{cluster} -h -N -o '%P\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N\u{1f}%T\u{1f}%E'"),
+        format!(
+            "SLURM_TIME_FORMAT=%s sinfo{cluster} -h -N -o '%P\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N\u{1f}%H\u{1f}%T\u{1f}%E'"
+        ),
         format!("scontrol{cluster} show config"),
         "srun --mpi=list 2>&1".to_owned(),
         "srun --help 2>&1 | grep -c -e --container-image".to_owned(),
@@ -76,7 +78,9 @@ fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
     facts.efa_webhook = Some(false);
     facts.queues = cluster.partitions.iter().map(queue).collect();
     facts.nodes = groups(&cluster.nodes);
-    let out = |node: &Node| Some((node.name.clone(), node.out.clone()?));
+    let out = |node: &Node| {
+        Some((node.name.clone(), vec![NodeState { what: node.out.clone()?, since: node.out_since }]))
+    };
     facts.node_states = cluster.nodes.iter().filter_map(out).collect();
     facts.version = cluster.config.get("SLURM_VERSION").cloned();
     facts.serves = cluster.mpi.iter().map(|name| format!("mpi/{name}")).collect();
@@ -354,7 +358,7 @@ mod tests {
     #[test]
     fn nodes_that_take_no_jobs_are_said_to_a_doctor() {
         let node = |name: &str, state: &str, reason: &str| {
-            ["gpu*", "96", "1", "gpu:8", "p5.48xlarge", name, state, reason].join("\u{1f}")
+            ["gpu*", "96", "1", "gpu:8", "p5.48xlarge", name, "1790000000", state, reason].join("\u{1f}")
         };
         let text = [
             node("n1", "idle", "none"),

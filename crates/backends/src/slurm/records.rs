@@ -286,7 +286,7 @@ fn component(printed: &str) -> Option<u32> {
 }
 
 /// Parses epoch seconds, as `SLURM_TIME_FORMAT=%s` prints them; `N/A`, `Unknown` and `0` are none.
-fn time(text: &str) -> Option<Timestamp> {
+pub fn time(text: &str) -> Option<Timestamp> {
     text.trim()
         .parse()
         .ok()

@@ -130,3 +130,14 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
     }
     replicas
 }
+
+/// Returns the nodes of one task after its first, each as a replica with the number of the task.
+pub fn further_nodes(task: &Job) -> Vec<ReplicaStatus> {
+    let Some(number) = task.task.and_then(|task| u32::try_from(task).ok()) else { return Vec::new() };
+    let replica = |node: String| {
+        let mut replica = ReplicaStatus::new(&node, "task", number, task.phase());
+        replica.node = Some(node);
+        replica
+    };
+    nodelist::expand(&task.nodes).into_iter().skip(1).map(replica).collect()
+}

@@ -38,6 +38,7 @@ mod proxy;
 mod ranks;
 mod refusing;
 mod replayed;
+mod retry;
 mod shell;
 mod submit;
 mod tasks;

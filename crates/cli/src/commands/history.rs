@@ -1,9 +1,13 @@
 //! `history`: the jobs that are kept of a target, for the user to take along or to remove.
 
+use std::path::PathBuf;
+
 use clap::Args;
+use weftrun::core::backend::TargetConfig;
 use weftrun::core::exit_codes;
+use weftrun::core::text::counted;
 use weftrun::report::{HistoryExport, HistoryReport};
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::{Client, Error, ErrorKind, Imported, JobHistory, Result};
 
 use crate::context::Context;
 use crate::global::Format;
@@ -12,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun history -b prod                           where it is, and how much
   weftrun history --export -b prod > jobs.jsonl     a job a line, as docs/guides/nodes.md describes
+  weftrun history --import /fsx/nvrx -b prod        the cycles of jobs that ran under NVRx (--ft-cycle-info-dir)
   weftrun history --forget --node gpu-17 -b prod    after a repair
   weftrun history --forget -b prod                  all of it";
 
@@ -21,6 +26,10 @@ pub struct HistoryArgs {
     /// Print every job that is kept, as one line of JSON each
     #[arg(long, conflicts_with = "forget")]
     pub export: bool,
+    /// Add the cycles of jobs that ran under NVRx, from a `cycle_info.*` file or a folder of them: which nodes ran, and why a
+    /// cycle failed where its log is there
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["forget", "export"])]
+    pub import: Option<PathBuf>,
     /// Remove the history of the target, or with --node what counts against one node
     #[arg(long)]
     pub forget: bool,
@@ -33,18 +42,12 @@ pub struct HistoryArgs {
 pub fn run(context: &Context, args: &HistoryArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
-    let history = client.job_history(&target).ok_or_else(|| {
-        Error::new(
-            ErrorKind::NotFound,
-            "no history of this target is kept: it is this machine, or `[history] enabled` is false",
-        )
-        .hint("`weftrun config set history.enabled true` keeps one")
-    })?;
+    let history = of_target(&client, &target)?;
     let path = history.path().display();
     match (args.forget, &args.node) {
         (true, Some(node)) => match history.forget_node(node)? {
             0 => context.out.say(format!("nothing counted against {node} in {path}")),
-            events => context.out.say(format!("forgot {events} events of {node} in {path}")),
+            events => context.out.say(format!("forgot {} of {node} in {path}", counted(events, "event"))),
         },
         (true, None) if history.forget()? => context.out.say(format!("removed {path}")),
         (true, None) => context.out.say(format!("there is no {path}")),
@@ -57,12 +60,17 @@ pub fn run(context: &Context, args: &HistoryArgs) -> Result<u8> {
             }
         }
         (false, _) => {
+            if let Some(from) = &args.import {
+                say_imported(context, history.import_cycles(&target, from)?);
+            }
             let past = history.read()?;
             let (jobs, nodes) = (past.records.len(), history.nodes()?.len());
             if context.out.format == Format::Table {
-                context.out.line(format!("{path}: {jobs} jobs, {nodes} nodes"))?;
+                let (jobs, nodes) = (counted(jobs, "job"), counted(nodes, "node"));
+                context.out.line(format!("{path}: {jobs}, {nodes}"))?;
                 if past.unread > 0 {
-                    context.out.say(format!("{} lines of it are no records, and are not used", past.unread));
+                    let lines = counted(past.unread, "line");
+                    context.out.say(format!("{lines} of it cannot be read as a record, and do not count"));
                 }
             } else {
                 context.out.value(&HistoryReport::new(
@@ -76,4 +84,29 @@ pub fn run(context: &Context, args: &HistoryArgs) -> Result<u8> {
         }
     }
     Ok(exit_codes::OK)
+}
+
+/// Returns the history of a target.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] where none is kept.
+pub fn of_target(client: &Client, target: &TargetConfig) -> Result<JobHistory> {
+    JobHistory::of(client.config(), target).ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "no history is kept: `[history] enabled` is false")
+            .hint("`weftrun config set history.enabled true` keeps one")
+    })
+}
+
+fn say_imported(context: &Context, imported: Imported) {
+    let mut line = format!("{} of NVRx", counted(imported.cycles, "cycle"));
+    if imported.with_cause > 0 {
+        line.push_str(&format!(", {} with the cause of their failure", imported.with_cause));
+    }
+    if imported.without_end > 0 {
+        line.push_str(&format!("; {} without an end not imported", counted(imported.without_end, "cycle")));
+    }
+    if imported.unread > 0 {
+        line.push_str(&format!("; {} cannot be read as a cycle", counted(imported.unread, "file")));
+    }
+    context.out.say(line);
 }

@@ -86,7 +86,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         jobs = once(jobs);
         jobs.sort_by_key(|job| std::cmp::Reverse(job.created));
     }
-    as_attempts(&client, &mut jobs, args.all)?;
+    as_attempts(&client, &mut jobs)?;
     jobs.truncate(args.limit.unwrap_or(usize::MAX));
     match context.out.format {
         Format::Table | Format::Wide => {
@@ -105,16 +105,13 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     Ok(failed.map_or(exit_codes::OK, |error| exit_codes::of(error.kind())))
 }
 
-/// Names the attempt of each job that was submitted again, and leaves out those that a later attempt replaced, unless all are
-/// wanted.
-fn as_attempts(client: &Client, jobs: &mut Vec<JobSummary>, all: bool) -> Result<()> {
+/// Makes one line of a job that was submitted again: that of its newest attempt.
+fn as_attempts(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<()> {
     let attempts = client.attempts()?;
-    if !all {
-        jobs.retain(|job| attempts.iter().all(|(_, attempt)| attempt.previous != job.handle));
-    }
-    for (handle, attempt) in attempts {
-        if let Some(job) = jobs.iter_mut().find(|job| job.handle == handle) {
-            job.reason = format!("attempt {}{}", attempt.number, because(&job.reason));
+    jobs.retain(|job| !attempts.is_replaced(&job.handle));
+    for job in jobs {
+        if let Some(attempt) = attempts.of(&job.handle) {
+            job.reason = format!("{}{}", attempt.label(), because(&job.reason));
         }
     }
     Ok(())

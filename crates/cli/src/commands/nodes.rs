@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use weftrun::core::backend::{Scope, TargetConfig};
+use jiff::Timestamp;
+use weftrun::core::backend::{NodeState, Scope, TargetConfig};
 use weftrun::core::exit_codes;
 use weftrun::core::job::age;
 use weftrun::core::log::clean_text;
+use weftrun::core::text::counted;
 use weftrun::diagnose::nodes::{NodeEvent, NodeReport};
 use weftrun::report::NodesReport;
 use weftrun::{Client, Error, ErrorKind, Finding, Result};
@@ -55,7 +57,7 @@ pub fn run(context: &Context, args: &NodesArgs) -> Result<u8> {
         findings.extend(context.block_on(async { Ok(ask(&client, &target, &mut nodes).await) })?);
     }
     if args.bad {
-        nodes.retain(|node| !node.evidence.is_empty() || node.cluster.is_some());
+        nodes.retain(|node| !node.evidence.is_empty() || !node.cluster.is_empty());
     }
     if let Some(name) = &args.node {
         nodes.retain(|node| node.node == *name);
@@ -74,6 +76,7 @@ pub fn run(context: &Context, args: &NodesArgs) -> Result<u8> {
     }
     match (&args.node, nodes.as_slice()) {
         (Some(_), [node]) => context.out.text(&events(node))?,
+        (_, []) if args.bad => context.out.say(format!("nothing counts against a node of `{}`", target.name)),
         (_, []) => context.out.say("no job that ended on a known node was seen yet"),
         _ => context.out.text(&table(&nodes))?,
     }
@@ -83,26 +86,31 @@ pub fn run(context: &Context, args: &NodesArgs) -> Result<u8> {
 
 /// Adds what the cluster itself says of nodes. Returns a note where it did not answer.
 async fn ask(client: &Client, target: &TargetConfig, nodes: &mut Vec<NodeReport>) -> Option<Finding> {
-    let asking = async { client.connect(target).await?.discover(&Scope::default()).await };
+    let mut scope = Scope::default();
+    // What the cluster says now, and not some minutes ago.
+    scope.fresh = true;
+    let asking = async { client.connect(target).await?.discover(&scope).await };
     let facts = match tokio::time::timeout(PATIENCE, asking).await {
         Ok(Ok(facts)) => facts,
         Ok(Err(error)) => return Some(unasked(&error.to_string())),
         Err(_) => return Some(unasked(&format!("no answer within {} s", PATIENCE.as_secs()))),
     };
-    for (name, state) in facts.node_states {
+    // Some clusters do not let users read them.
+    let is_told = !facts.nodes.is_empty() || !facts.node_states.is_empty();
+    for (name, states) in facts.node_states {
         let at = nodes.iter().position(|node| node.node == name).unwrap_or_else(|| {
             nodes.push(NodeReport::new(&*name));
             nodes.len() - 1
         });
         if let Some(node) = nodes.get_mut(at) {
-            node.cluster = Some(state);
+            node.cluster = states;
         }
     }
-    None
+    (!is_told).then(|| unasked("it lists no nodes to you"))
 }
 
 fn unasked(why: &str) -> Finding {
-    Finding::info("NODES-UNASKED", format!("the cluster was not asked which nodes it keeps jobs from: {why}"))
+    Finding::info("NODES-UNASKED", format!("it is not known which nodes the cluster keeps jobs from: {why}"))
 }
 
 fn table(nodes: &[NodeReport]) -> String {
@@ -121,20 +129,28 @@ fn table(nodes: &[NodeReport]) -> String {
             seen,
             node.judgement.as_str().to_owned(),
             text(&node.evidence),
-            text(node.cluster.as_deref().unwrap_or_default()),
+            text(&node.cluster.iter().map(|state| state_line(state, now)).collect::<Vec<_>>().join(", ")),
         ]);
     }
     format!("{}\n", table.trim_fmt())
 }
 
+/// Returns what the cluster says against a node, with its age: `drained (Xid 79) for 3h`.
+fn state_line(state: &NodeState, now: Timestamp) -> String {
+    let since = state.since.map_or_else(String::new, |since| format!(" for {}", age(now, since)));
+    format!("{}{since}", state.what)
+}
+
 fn events(node: &NodeReport) -> String {
-    let mut text = format!("{}: {} in {} runs", clean_text(&node.node), node.judgement.as_str(), node.runs);
+    let runs = counted(node.runs as usize, "run");
+    let mut text = format!("{}: {} in {runs}", clean_text(&node.node), node.judgement.as_str());
     if !node.evidence.is_empty() {
         text.push_str(&format!(": {}", clean_text(&node.evidence)));
     }
     text.push('\n');
-    if let Some(state) = &node.cluster {
-        text.push_str(&format!("  the cluster says: {}\n", clean_text(state)));
+    for state in &node.cluster {
+        let line = state_line(state, weftrun::clock::now());
+        text.push_str(&format!("  the cluster says: {}\n", clean_text(&line)));
     }
     for event in &node.events {
         text.push_str(&format!("  {}\n", event_line(event)));

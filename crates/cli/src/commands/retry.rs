@@ -29,17 +29,14 @@ pub struct RetryArgs {
     pub dry_run: bool,
 }
 
-/// Most submissions after the first where nothing else is said: every attempt by hand is one more.
-const BY_HAND: u32 = 16;
-
 /// Submits a job again if its nodes or the cluster failed.
 pub fn run(context: &Context, args: &RetryArgs) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
         let policy = job.spec().and_then(|spec| spec.retry);
-        let mut by_hand = policy.unwrap_or(RetryPolicy::new(BY_HAND));
-        by_hand.max = BY_HAND;
+        let mut by_hand = RetryPolicy::BY_HAND;
+        by_hand.avoid = policy.map_or(by_hand.avoid, |policy| policy.avoid);
         let next = client.next_attempt(&job, by_hand).await?;
         say(context, &next);
         let made = if args.dry_run { None } else { submit(context, &client, &next).await? };

@@ -46,7 +46,7 @@ fn nodes_are_judged_with_their_evidence() {
     place.run("nodes --offline -b prod gpu-99").code(6);
     let said = place.run("history -b prod").ok();
     assert!(
-        said.out.contains("3 jobs, 3 nodes") && said.err.contains("1 lines of it are no records"),
+        said.out.contains("3 jobs, 3 nodes") && said.err.contains("1 line of it cannot be read as a record"),
         "{said:?}"
     );
 }
@@ -57,6 +57,7 @@ fn suspects_are_warned_of_and_left_out() {
     let plan = place.run("plan -b prod job.toml").ok();
     let text = plan.out + &plan.err;
     assert!(text.contains("a job may run on nodes that failed before: gpu-17 (suspect:"), "{text}");
+    assert!(text.contains("`weftrun nodes -b prod gpu-17` lists the evidence"), "{text}");
     let plan = place.run("plan -b prod --avoid suspects,gpu-5 job.toml").ok();
     let text = plan.out + &plan.err;
     for said in ["left out: gpu-5 (asked for)", "left out: gpu-17 (suspect:"] {
@@ -78,13 +79,32 @@ fn the_history_is_the_users() {
     let lines = place.run("history --export -b prod").ok().lines();
     assert_eq!(lines.iter().map(|line| line["nodes"][0].as_str().unwrap()).collect::<Vec<_>>(), ["gpu-1"; 3]);
     assert!(
-        place.run("history --forget --node gpu-17 -b prod").ok().err.contains("forgot 1 events of gpu-17")
+        place.run("history --forget --node gpu-17 -b prod").ok().err.contains("forgot 1 event of gpu-17")
     );
     assert!(!place.run("nodes --offline -b prod").ok().out.contains("suspect"));
+    place.run("history --forget --node gpu-3 -b prod").ok();
+    let none = place.run("nodes --offline --bad -b prod").ok();
+    assert!(none.out.is_empty() && none.err.contains("nothing counts against a node of `prod`"), "{none:?}");
     place.run("history --forget -b prod").ok();
     assert!(!place.state().join("history/prod.jsonl").exists());
     place.configure("[target.prod]\nbackend = \"kubeflow\"\n[history]\nenabled = false\n");
     place.run("history -b prod").code(6);
+}
+
+/// The cycles of NVRx are runs of their nodes.
+#[test]
+fn cycles_of_nvrx_are_imported() {
+    let place = place();
+    place.write(
+        "nvrx/cycle_info.4711.0.0",
+        "{\"job_id\":\"4711\",\"attempt_index\":0,\"cycle_number\":0,\"cycle_start_time\":\"2026-08-07T10:00:00Z\",\"cycle_end_time\":\"2026-08-07T11:00:00Z\",\"active_nodes\":\"gpu-[40-41]\"}",
+    );
+    let done = place.run("history --import nvrx -b prod").ok();
+    assert!(done.err.contains("1 cycle of NVRx") && done.out.contains("4 jobs, 5 nodes"), "{done:?}");
+    assert!(place.run("nodes --offline -b prod").ok().out.contains("gpu-41"));
+    place.run("history --import nowhere -b prod").code(6);
+    let none = place.run("history --import . -b prod");
+    assert!(none.code == 6 && none.err.contains("--ft-cycle-info-dir"), "{none:?}");
 }
 
 /// On this machine no node is left out, and what a program does is never repeated.

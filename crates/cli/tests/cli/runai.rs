@@ -1,6 +1,6 @@
 //! The command line beside a control plane of our own.
 
-use weftrun_testkit::fake_runai::{CLIENT_SECRET, FakeRunAi};
+use weftrun_testkit::fake_runai::{CLIENT_SECRET, FakeRunAi, Fault, Trouble};
 
 use weftrun_testkit::ras::recording;
 
@@ -18,6 +18,58 @@ fn control_plane(place: &Place) -> (tokio::runtime::Runtime, FakeRunAi) {
         secret.display()
     ));
     (runtime, fake)
+}
+
+/// Under every fault of a control plane, an attempt is one workload; asked for again, it is the same one.
+#[test]
+fn an_attempt_is_one_workload_under_every_fault() {
+    let place = Place::new();
+    let (_runtime, fake) = control_plane(&place);
+    let faults = [
+        Trouble::CutAfter,
+        Trouble::CutBefore,
+        Trouble::RetryAfter(1),
+        Trouble::Status(500),
+        Trouble::Status(503),
+        Trouble::Html(502),
+        Trouble::TokenExpired,
+    ];
+    for (number, trouble) in faults.into_iter().enumerate() {
+        let (name, marker) = (format!("again{number}"), place.path(&format!("marker{number}")));
+        let script = format!(
+            "[ -e {0} ] && exit 0; touch {0}; echo 'NVRM: Xid (PCI:0000:b3:00): 79, pid=7, GPU has fallen off the bus.'; exit 1",
+            marker.display()
+        );
+        place.write(
+            "job.toml",
+            format!(
+                "name = \"{name}\"\nimage = \"example.test/trainer:1\"\nlaunch = \"per-node\"\nnodes = 1\ngpus_per_node = 1\n\
+                 fabric = \"off\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"
+            ),
+        );
+        place.run("submit -b plane --wait job.toml").code(1);
+        let of = format!("{trouble:?}");
+        fake.fail(Fault { method: "POST", path: "/api/v1/workloads", times: 1, trouble });
+        let mut said = String::new();
+        for _ in 0..4 {
+            let done = place.run(&format!("retry -b plane {name}"));
+            said += &done.err;
+            if done.code == 0 {
+                break;
+            }
+        }
+        let again = place.run(&format!("retry -b plane {name}"));
+        assert!(
+            again.code == 0 && again.err.contains("was submitted before, without node-1"),
+            "{of}: {said} {again:?}"
+        );
+        let listed = place.run("list -a -b plane -o json").ok().json();
+        let count = |name: String| {
+            listed["jobs"].as_array().unwrap().iter().filter(|job| job["name"] == name.as_str()).count()
+        };
+        let found = [count(name.clone()), count(format!("{name}-r2")), count(format!("{name}-r3"))];
+        assert_eq!(found, [0, 1, 0], "one line of both attempts: {of}: {said}");
+    }
 }
 
 const LINE: &str = "host:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0";

@@ -195,7 +195,9 @@ fn a_run_is_compared_with_the_kept_ones_of_its_target() {
     assert!(failed.code == 2 && failed.err.contains("not kept"), "{failed:?}");
     assert_eq!(run("77.00", "compare,save").code, 0);
     // What is no run is left out.
-    std::fs::write(place.state().join("targets/local/verify/0000000000000000-0000.json"), "{}").unwrap();
+    let file = place.state().join("history/local.jsonl");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(file, format!("{lines}{{}}\n")).unwrap();
     let history = place.run("verify --history -o json").ok().json();
     assert_eq!(history["runs"].as_array().unwrap().len(), 5, "{history:#}");
     assert_eq!(history["runs"][4]["figures"][0]["busbw"], 77.0);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
-pub use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
+pub use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup, NodeState, PodNetwork, Queue, Scope};
 pub use capability::{Arrays, Capability};
 pub use entry::{BackendEntry, ConnectFuture};
 pub use exec::{ExecRequest, ExecSink, ExecStream};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::DeviceKind;
@@ -26,6 +27,17 @@ pub struct Scope {
     pub fresh: bool,
 }
 
+/// What a cluster says against a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeState {
+    /// Its words: `drained (Xid 79)`.
+    pub what: String,
+    /// Since when; none where the cluster does not say it.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub since: Option<Timestamp>,
+}
+
 /// What a cluster reports about itself. Absent values are unknown, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -38,8 +50,8 @@ pub struct ClusterFacts {
     pub version: Option<String>,
     /// Nodes, grouped by what they have.
     pub nodes: Vec<NodeGroup>,
-    /// Nodes that the cluster keeps jobs from, or reports something wrong of, by name: `drained (Xid 79)`.
-    pub node_states: BTreeMap<String, String>,
+    /// Nodes that the cluster keeps jobs from, or reports something wrong of, by name.
+    pub node_states: BTreeMap<String, Vec<NodeState>>,
     /// Queues, partitions, node pools.
     pub queues: Vec<Queue>,
     /// Kinds it serves (`PyTorchJob.kubeflow.org/v1`), plugins it has (`pyxis`).

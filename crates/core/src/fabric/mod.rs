@@ -24,7 +24,7 @@ pub mod view;
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
 pub use decide::{FABRIC_UNMET, decide, too_many_roles};
 pub use device::DeviceKind;
-pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PRIVATE_ACCESS, PodNetwork, Queue, Scope};
+pub use facts::{ClusterFacts, NetworkApi, NodeGroup, NodeState, PRIVATE_ACCESS, PodNetwork, Queue, Scope};
 pub use op::{Change, Op, PROFILER_PATH, PodList, Removed};
 pub use plan::{Decision, FabricPlan};
 pub use profile::{

@@ -30,6 +30,9 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// That of a person who asks for each attempt.
+    pub const BY_HAND: Self = Self { max: u32::MAX, avoid: RetryAvoid::Proven };
+
     /// Makes a policy that leaves out the nodes that are proven to have failed.
     pub fn new(max: u32) -> Self {
         Self { max, avoid: RetryAvoid::default() }

@@ -1,13 +1,14 @@
 //! Judges nodes by the jobs that ran on them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use weftrun_core::Confidence;
+use weftrun_core::fabric::NodeState;
 use weftrun_core::text::counted;
 
-use super::{Fault, JobRecord};
+use super::{Fault, JobRecord, RunId};
 
 /// How long an event counts against a node: it may have been repaired since.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -57,6 +58,8 @@ pub struct NodeEvent {
     pub at: Timestamp,
     /// The job's handle.
     pub job: String,
+    /// The array or the set of which the job is a task; null for a job of one.
+    pub set: Option<String>,
     /// The code of the rule that found it; null for a node that was named as slow.
     pub code: Option<String>,
     /// Whose failure it is; null for a node that was named as slow.
@@ -87,8 +90,8 @@ pub struct NodeReport {
     pub judgement: Judgement,
     /// The evidence for the judgement, in one line; empty where nothing counts against it.
     pub evidence: String,
-    /// What the cluster itself says of it; null where it says nothing or was not asked.
-    pub cluster: Option<String>,
+    /// What the cluster itself says of it now; empty where it says nothing or was not asked.
+    pub cluster: Vec<NodeState>,
     /// What counts against it, the newest first.
     pub events: Vec<NodeEvent>,
 }
@@ -104,7 +107,7 @@ impl NodeReport {
             last_seen: None,
             judgement: Judgement::Clear,
             evidence: String::new(),
-            cluster: None,
+            cluster: Vec::new(),
             events: Vec::new(),
         }
     }
@@ -119,10 +122,11 @@ impl NodeReport {
         self.last_seen = self.last_seen.max(Some(at));
     }
 
-    /// Returns the number of jobs whose events count against it.
+    /// Returns the number of jobs whose events count against it. The tasks of an array are one: one program on one node may fail as
+    /// often as it has tasks.
     fn independent(&self) -> usize {
-        let jobs: BTreeSet<&str> =
-            self.events.iter().filter(|event| event.counts).map(|event| event.job.as_str()).collect();
+        let counting = self.events.iter().filter(|event| event.counts);
+        let jobs: BTreeSet<&str> = counting.map(|event| event.set.as_deref().unwrap_or(&event.job)).collect();
         jobs.len()
     }
 
@@ -157,14 +161,16 @@ pub fn judge(records: &[JobRecord], folded: &FoldedRuns, now: Timestamp) -> Vec<
             let report = nodes.entry(node).or_insert_with(|| NodeReport::new(node));
             report.failures = report.failures.saturating_add(1);
             let (code, what) = (Some(cause.code.clone()), cause.what.clone());
-            let (at, job, counts) = (record.at, record.job.clone(), counts(record));
-            report.events.push(NodeEvent { at, job, code, fault: Some(fault), what, counts });
+            report.events.push(NodeEvent {
+                code,
+                fault: Some(fault),
+                ..event_of(record, what, counts(record))
+            });
         }
         for slow in record.slow.iter().filter(|slow| slow.confidence > Confidence::Low) {
             let report = nodes.entry(&slow.node).or_insert_with(|| NodeReport::new(&*slow.node));
             report.slow = report.slow.saturating_add(1);
-            let (at, job, what, counts) = (record.at, record.job.clone(), slow.why.clone(), counts(record));
-            report.events.push(NodeEvent { at, job, code: None, fault: None, what, counts });
+            report.events.push(event_of(record, slow.why.clone(), counts(record)));
         }
     }
     let mut nodes: Vec<NodeReport> = nodes.into_values().collect();
@@ -176,35 +182,38 @@ pub fn judge(records: &[JobRecord], folded: &FoldedRuns, now: Timestamp) -> Vec<
     nodes
 }
 
+/// Makes an event of a node that was named as slow.
+fn event_of(record: &JobRecord, what: String, counts: bool) -> NodeEvent {
+    let (job, set) = (record.job.clone(), record.set.clone());
+    NodeEvent { at: record.at, job, set, code: None, fault: None, what, counts }
+}
+
 /// Returns the latest record of each run, in the order of their ends.
 fn latest(records: &[JobRecord]) -> Vec<&JobRecord> {
-    let mut of: HashMap<(&str, u32), &JobRecord> = HashMap::with_capacity(records.len());
+    let mut of: HashMap<RunId<'_>, &JobRecord> = HashMap::with_capacity(records.len());
     for record in records {
-        of.insert((&record.job, record.attempt), record);
+        of.insert(record.run(), record);
     }
     let mut latest: Vec<&JobRecord> = of.into_values().collect();
-    latest.sort_unstable_by(|one, other| {
-        (one.at, &one.job, one.attempt).cmp(&(other.at, &other.job, other.attempt))
-    });
+    latest.sort_unstable_by(|one, other| (one.at, one.run()).cmp(&(other.at, other.run())));
     latest
 }
 
 /// Returns in how many jobs each node is named by a failure of a node or of a link.
-fn ends_of_links<'r>(records: &[&'r JobRecord]) -> HashMap<&'r str, u32> {
-    let mut ends: HashMap<&str, u32> = HashMap::new();
-    let causes = records.iter().filter_map(|record| record.cause.as_ref());
-    for cause in causes.filter(|cause| cause.fault_of_node().is_some()) {
+fn ends_of_links<'r>(records: &[&'r JobRecord]) -> HashMap<&'r str, usize> {
+    let mut ends: HashMap<&str, HashSet<&str>> = HashMap::new();
+    let causes = records.iter().filter_map(|record| Some((record, record.cause.as_ref()?)));
+    for (record, cause) in causes.filter(|(_, cause)| cause.fault_of_node().is_some()) {
         for node in &cause.nodes {
-            let count = ends.entry(node).or_default();
-            *count = count.saturating_add(1);
+            ends.entry(node).or_default().insert(record.submitted());
         }
     }
-    ends
+    ends.into_iter().map(|(node, jobs)| (node, jobs.len())).collect()
 }
 
 /// Returns the node that a failure counts against: the one that it names, or of several the one that more failures name than
 /// each of the others.
-fn accused<'n>(named: &'n [String], ends: &HashMap<&str, u32>) -> Option<&'n str> {
+fn accused<'n>(named: &'n [String], ends: &HashMap<&str, usize>) -> Option<&'n str> {
     let count = |node: &str| ends.get(node).copied().unwrap_or(0);
     let most = named.iter().map(|node| count(node)).max()?;
     let mut with_most = named.iter().filter(|node| count(node) == most);

@@ -1,5 +1,7 @@
 //! What is kept of a job that has ended: one line of the history of its target.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun_core::Confidence;
@@ -11,6 +13,8 @@ use crate::cause::{Cause, Why};
 
 /// Most nodes of a job that are kept.
 const MOST_NODES: usize = 16_384;
+/// The role of replicas that are the nodes of one task.
+const TASK: &str = "task";
 /// Longest text of a cause that is kept, in characters.
 const LONGEST_TEXT: usize = 200;
 
@@ -21,9 +25,18 @@ const LONGEST_TEXT: usize = 200;
 pub struct JobRecord {
     /// Its handle.
     pub job: String,
+    /// Of a task, the array or the set that it belongs to: the handle of the array, or the id of the set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
+    /// Its number among the tasks of that array or set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<u32>,
     /// Which of its runs under this handle, from 0: the cluster may have started it again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u32,
+    /// Which start of the processes within that run, from 0, where the job's launcher starts them again and says so (NVRx).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycle: Option<u32>,
     /// The job's name.
     #[serde(default)]
     pub name: String,
@@ -39,7 +52,7 @@ pub struct JobRecord {
     /// The fabric that its logs show; none where they show none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<String>,
-    /// How it ended: `succeeded`, `failed` or `cancelled`.
+    /// How it ended: `succeeded`, `failed` or `cancelled`; `unknown` where nobody says it.
     pub outcome: JobPhase,
     /// The first cause of its failure, where one is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +63,29 @@ pub struct JobRecord {
     /// What its collectives reached, where they were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bandwidth: Vec<BandwidthRecord>,
+    /// Whether later benchmarks are compared with those figures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub baseline: bool,
+}
+
+/// What tells a run from all others: a failure that is seen of an array and of its task, or through two handles, is one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId<'r> {
+    /// The array or the set, else the job.
+    pub job: Cow<'r, str>,
+    /// The number of the task.
+    pub task: Option<u32>,
+    /// The run under the handle.
+    pub attempt: u32,
+    /// The start of the processes within it.
+    pub cycle: Option<u32>,
+}
+
+impl RunId<'_> {
+    /// Returns it with a copy of the name.
+    pub fn into_owned(self) -> RunId<'static> {
+        RunId { job: Cow::Owned(self.job.into_owned()), ..self }
+    }
 }
 
 /// The first cause of a failure, as it is kept.
@@ -100,6 +136,12 @@ impl SlowNode {
 pub struct BandwidthRecord {
     /// The collective, where it is known.
     pub collective: Option<String>,
+    /// The number of nodes, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// The number of ranks, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
     /// Bytes.
     pub size: u64,
     /// Bus bandwidth, GB/s.
@@ -109,7 +151,13 @@ pub struct BandwidthRecord {
 impl BandwidthRecord {
     /// Makes one.
     pub fn new(collective: Option<String>, size: u64, busbw: f64) -> Self {
-        Self { collective, size, busbw }
+        Self { collective, nodes: None, ranks: None, size, busbw }
+    }
+
+    /// Adds among how many nodes and ranks it was measured.
+    #[must_use]
+    pub fn among(self, nodes: Option<u32>, ranks: Option<u32>) -> Self {
+        Self { nodes, ranks, ..self }
     }
 }
 
@@ -122,7 +170,10 @@ impl JobRecord {
     pub fn new(job: impl Into<String>, at: Timestamp, outcome: JobPhase) -> Self {
         Self {
             job: job.into(),
+            set: None,
+            task: None,
             attempt: 0,
+            cycle: None,
             name: String::new(),
             at,
             nodes: Vec::new(),
@@ -132,6 +183,7 @@ impl JobRecord {
             cause: None,
             slow: Vec::new(),
             bandwidth: Vec::new(),
+            baseline: false,
         }
     }
 
@@ -156,14 +208,26 @@ impl JobRecord {
         Some(record)
     }
 
-    /// Returns whether it is about the same run of the same job.
-    pub fn is_of_same_run(&self, other: &Self) -> bool {
-        (&self.job, self.attempt) == (&other.job, other.attempt)
+    /// Returns what was submitted as one: the array or the set of a task, else the job. Its runs are not independent of each other.
+    pub fn submitted(&self) -> &str {
+        self.set.as_deref().unwrap_or(&self.job)
+    }
+
+    /// Returns which run it is about.
+    pub fn run(&self) -> RunId<'_> {
+        RunId {
+            job: Cow::Borrowed(self.submitted()),
+            task: self.task,
+            attempt: self.attempt,
+            cycle: self.cycle,
+        }
     }
 
     /// Takes over what an earlier record of the same run knew and this one does not.
     #[must_use]
     pub fn over(mut self, earlier: &Self) -> Self {
+        // The cluster may not say when the job ended: then it is the time of the first look.
+        self.at = self.at.min(earlier.at);
         if self.nodes.is_empty() {
             self.nodes.clone_from(&earlier.nodes);
         }
@@ -178,6 +242,7 @@ impl JobRecord {
         if self.bandwidth.is_empty() {
             self.bandwidth.clone_from(&earlier.bandwidth);
         }
+        self.baseline |= earlier.baseline;
         self.gpus = self.gpus.or(earlier.gpus);
         self.fabric = self.fabric.or_else(|| earlier.fabric.clone());
         self
@@ -254,7 +319,12 @@ fn node_of_source(source: &str, detail: &JobDetail) -> Option<String> {
         (Some(replica), None) => replica,
         _ => {
             let number: usize = source.strip_prefix("node")?.parse().ok()?;
-            let is_in_order = |(at, replica): (usize, &ReplicaStatus)| replica.index as usize == at;
+            // The nodes of one task all have its number.
+            let task =
+                detail.replicas.first().map(|first| first.index).filter(|_| detail.summary.tasks.is_none());
+            let is_in_order = |(at, replica): (usize, &ReplicaStatus)| {
+                replica.index as usize == at || replica.role == TASK && Some(replica.index) == task
+            };
             detail.replicas.get(number).filter(|_| detail.replicas.iter().enumerate().all(is_in_order))?
         }
     };

@@ -74,6 +74,42 @@ fn a_suspect_needs_two_events_or_a_proof() {
     assert_eq!(judged(&[doubtful]), Judgement::Clear);
 }
 
+/// The tasks of one array are one program: two of them that fail on a node, or one that is seen through two handles, are one event.
+#[test]
+fn tasks_of_one_array_are_no_independent_events() {
+    let event = |set: &str, task, number| {
+        let mut record = failed(job(number, start(), &["a"]), "X", Some(Fault::Node), &["a"]);
+        (record.set, record.task) = (Some(set.to_owned()), Some(task));
+        record
+    };
+    let judged = |records: &[JobRecord]| {
+        let nodes = judge(records, &FoldedRuns::new(), start());
+        (nodes[0].judgement, nodes[0].failures, nodes[0].runs)
+    };
+    // Slurm's own number of the task and `ARRAY_TASK`.
+    assert_eq!(
+        judged(&[event("slurm://pc/12", 3, 12), event("slurm://pc/12", 3, 15)]),
+        (Judgement::Watched, 1, 1)
+    );
+    assert_eq!(
+        judged(&[event("slurm://pc/12", 3, 12), event("slurm://pc/12", 4, 16)]),
+        (Judgement::Watched, 2, 2)
+    );
+    assert_eq!(
+        judged(&[event("slurm://pc/12", 3, 12), event("slurm://pc/20", 3, 23)]),
+        (Judgement::Suspect, 2, 2)
+    );
+    // Of a link, too: an array counts once for its common end.
+    let link = |set: &str, task: u32, ends: &[&str]| {
+        let mut record = failed(job(task.into(), start(), ends), "IB", Some(Fault::Link), ends);
+        (record.set, record.task) = (Some(set.to_owned()), Some(task));
+        record
+    };
+    let judged =
+        judgements(&[link("s", 1, &["a", "b"]), link("s", 2, &["a", "c"]), link("s", 3, &["a", "d"])]);
+    assert_eq!(*of(&judged, "a"), Judgement::Clear, "one array: {judged:?}");
+}
+
 #[test]
 fn events_of_long_ago_are_listed_and_do_not_count() {
     let old = start() - WINDOW - SignedDuration::from_hours(1);

@@ -4,6 +4,7 @@
 //! mean to git. Nothing outside the folder is read: a symbolic link is sent as a link.
 
 mod git;
+pub(crate) mod kept;
 mod tar;
 
 use std::collections::{BTreeMap, BTreeSet};

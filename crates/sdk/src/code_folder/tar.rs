@@ -2,11 +2,12 @@
 //!
 //! The format is ustar, with the entries of GNU tar for long names, which every tar in use reads.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use ring::digest::{Context, SHA256};
 use weftrun_core::spec::CODE_FILE_TIME;
@@ -40,8 +41,7 @@ impl Archive {
     /// Returns the hash of the files, and the compressed archive.
     pub fn finish(mut self) -> io::Result<(String, Vec<u8>)> {
         self.write(&[0; 2 * BLOCK])?;
-        let hash = self.hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok((hash, self.packed.finish()?))
+        Ok((hex(self.hash), self.packed.finish()?))
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -91,4 +91,20 @@ impl Archive {
         }
         Ok(())
     }
+}
+
+/// Returns the hash of the files of a compressed archive.
+pub fn hash_of(archive: &[u8]) -> io::Result<String> {
+    let (mut hash, mut unpacked) = (Context::new(&SHA256), GzDecoder::new(archive));
+    let mut block = [0; 8 << 10];
+    loop {
+        match unpacked.read(&mut block)? {
+            0 => return Ok(hex(hash)),
+            length => hash.update(block.get(..length).unwrap_or_default()),
+        }
+    }
+}
+
+fn hex(hash: Context) -> String {
+    hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,16 +1,18 @@
 //! The history of a target: a line for each job that ended, from which nodes are judged.
 //!
 //! ```text
-//! history/TARGET.jsonl    a JobRecord a line; the newest record of a run counts
+//! history/TARGET.jsonl    a JobRecord a line; the newest record of a run counts. Or what was folded, or forgotten
 //! ```
 //! Several processes append to it. What is too old for the judgement is folded into the number of runs of each node, so that
 //! the file stays small.
 
 mod file;
+#[cfg(all(feature = "log-files", feature = "slurm"))]
+mod nvrx;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -21,17 +23,19 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::{LeftOut, is_node_name};
 use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
-use weftrun_diagnose::nodes::{Fault, FoldedRuns, JobRecord, NodeReport, NodeRuns, WINDOW, judge};
+use weftrun_diagnose::nodes::{Fault, FoldedRuns, JobRecord, NodeReport, NodeRuns, RunId, WINDOW, judge};
 
 use crate::{Config, files};
 use file::Locked;
+#[cfg(all(feature = "log-files", feature = "slurm"))]
+pub use nvrx::Imported;
 
 /// Size from which on a file is made shorter.
 const LARGE: u64 = 32 << 20;
 /// Growth after which that is tried again where it failed: it reads the whole file.
 const AGAIN: u64 = 1 << 20;
 /// The backend whose nodes are processes of this machine.
-const SIMULATED: &str = "local";
+pub(crate) const SIMULATED: &str = "local";
 /// Longest line that is written.
 const LONGEST: usize = 1 << 20;
 
@@ -67,8 +71,17 @@ pub struct JobsPast {
     pub records: Vec<JobRecord>,
     /// The runs on each node that are no longer kept one by one.
     pub folded: FoldedRuns,
+    /// Until when what counted against a node is forgotten.
+    pub forgotten: BTreeMap<String, Timestamp>,
     /// Number of lines that are no records.
     pub unread: usize,
+}
+
+/// A line that says until when what counted against nodes is forgotten: a later look at an old job does not bring it back.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Forgotten {
+    forgotten: BTreeMap<String, Timestamp>,
 }
 
 /// A line with the runs that are no longer kept one by one.
@@ -78,14 +91,12 @@ struct Folded {
 }
 
 impl JobHistory {
-    /// Returns the history of a target; none if `[history] enabled = false`, and for this machine, whose nodes are simulated. A
-    /// `[history] path` that is not absolute is one below the state folder, and as private as that.
+    /// Returns the history of a target; none if `[history] enabled = false`. That of this machine, whose nodes are simulated, has
+    /// benchmarks to compare with, and no jobs ([`Client::job_history`](crate::Client::job_history)). A `[history] path` that is not absolute is one below the state folder, and as private as that.
     pub fn of(config: &Config, target: &TargetConfig) -> Option<Self> {
         let setting =
             |key: &str| config.resolved.settings.get(&["history", key]).map(|setting| &setting.value);
-        if setting("enabled").and_then(serde_json::Value::as_bool) == Some(false)
-            || target.backend == SIMULATED
-        {
+        if setting("enabled").and_then(serde_json::Value::as_bool) == Some(false) {
             return None;
         }
         let named = setting("path").and_then(serde_json::Value::as_str).map(PathBuf::from);
@@ -110,15 +121,11 @@ impl JobHistory {
         let failed = |error| files::io_error("cannot write", &self.path, error);
         let mut locked = self.lock()?;
         let tail = locked.tail().map_err(failed)?;
-        let earlier = || tail.lines().rev().filter(|line| line.contains(&record.job)).filter_map(record_of);
-        let earlier = earlier().find(|earlier| earlier.is_of_same_run(record));
+        let names_it = |line: &&str| line.contains(record.submitted());
+        let earlier = tail.lines().rev().filter(names_it).filter_map(record_of);
+        let earlier = { earlier }.find(|earlier| earlier.run() == record.run());
         let new = earlier.as_ref().map_or_else(|| record.clone(), |earlier| record.clone().over(earlier));
-        // The cluster may not say when the job ended: then each look has a time of its own.
-        let same_time = |mut earlier: JobRecord| {
-            earlier.at = new.at;
-            earlier
-        };
-        if earlier.map(same_time).as_ref() == Some(&new) {
+        if earlier.as_ref() == Some(&new) {
             return Ok(());
         }
         let line = text_of(&new)?;
@@ -183,24 +190,20 @@ impl JobHistory {
             .collect())
     }
 
-    /// Forgets what counts against a node, as after a repair: its failures stay as runs. Returns how many events it forgot.
+    /// Forgets what counts against a node of jobs that have ended by now, as after a repair: its failures stay as runs. Returns how
+    /// many events it forgot.
     ///
     /// # Errors
     /// As [`JobHistory::append`].
     pub fn forget_node(&self, node: &str) -> Result<usize> {
-        let locked = self.lock()?;
+        let mut locked = self.lock()?;
         let mut past = self.read()?;
-        let mut forgotten = 0;
-        for record in &mut past.records {
-            let (before, cause) = (record.slow.len(), record.cause.as_mut());
-            record.slow.retain(|slow| slow.node != node);
-            forgotten += before - record.slow.len();
-            if let Some(cause) = cause.filter(|cause| cause.nodes.iter().any(|named| named == node)) {
-                cause.nodes.retain(|named| named != node);
-                forgotten += 1;
-            }
-        }
-        self.rewrite(&locked, &past)?;
+        let now = weftrun_backends::clock::now();
+        let forgotten = past.forget(node, now);
+        let failed = |error| files::io_error("cannot write", &self.path, error);
+        let line = text_of(&Forgotten { forgotten: [(node.to_owned(), now)].into() })?;
+        let tail = locked.tail().map_err(failed)?;
+        locked.append(&line, &tail).map_err(failed)?;
         Ok(forgotten)
     }
 
@@ -234,6 +237,10 @@ impl JobHistory {
             text.push_str(&text_of(&Folded { folded: past.folded.clone() })?);
             text.push('\n');
         }
+        if !past.forgotten.is_empty() {
+            text.push_str(&text_of(&Forgotten { forgotten: past.forgotten.clone() })?);
+            text.push('\n');
+        }
         for record in &past.records {
             text.push_str(&text_of(record)?);
             text.push('\n');
@@ -251,19 +258,22 @@ impl JobsPast {
     /// Reads the lines of a history. A line that is no record is counted; one at the end may still be written.
     pub fn of(text: &str) -> Self {
         let mut past = Self::default();
-        let mut at: HashMap<(String, u32), usize> = HashMap::new();
+        let mut at: HashMap<RunId<'static>, usize> = HashMap::new();
         for line in text.split_inclusive('\n') {
             let is_whole = line.ends_with('\n');
             let line = line.trim_end();
             if let Some(record) = record_of(line) {
-                let known =
-                    at.get(&(record.job.clone(), record.attempt)).and_then(|at| past.records.get_mut(*at));
-                match known {
+                match at.get(&record.run()).and_then(|at| past.records.get_mut(*at)) {
                     Some(known) => *known = record.over(known),
                     None => {
-                        at.insert((record.job.clone(), record.attempt), past.records.len());
+                        at.insert(record.run().into_owned(), past.records.len());
                         past.records.push(record);
                     }
+                }
+            } else if let Ok(Forgotten { forgotten }) = serde_json::from_str(line) {
+                for (node, until) in forgotten.into_iter().filter(|(node, _)| is_node_name(node)) {
+                    let known = past.forgotten.entry(node).or_insert(until);
+                    *known = until.max(*known);
                 }
             } else if let Ok(Folded { folded }) = serde_json::from_str(line) {
                 let folded = folded.into_iter().filter(|(node, _)| is_node_name(node));
@@ -272,7 +282,25 @@ impl JobsPast {
                 past.unread += usize::from(is_whole && !line.is_empty());
             }
         }
+        for (node, until) in past.forgotten.clone() {
+            past.forget(&node, until);
+        }
         past
+    }
+
+    /// Removes what counts against a node of jobs that had ended by then. Returns how many events that are.
+    fn forget(&mut self, node: &str, until: Timestamp) -> usize {
+        let mut forgotten = 0;
+        for record in self.records.iter_mut().filter(|record| record.at <= until) {
+            let (before, cause) = (record.slow.len(), record.cause.as_mut());
+            record.slow.retain(|slow| slow.node != node);
+            forgotten += before - record.slow.len();
+            if let Some(cause) = cause.filter(|cause| cause.nodes.iter().any(|named| named == node)) {
+                cause.nodes.retain(|named| named != node);
+                forgotten += 1;
+            }
+        }
+        forgotten
     }
 
     fn fold_runs(&mut self, node: String, runs: NodeRuns) {
@@ -286,8 +314,10 @@ impl JobsPast {
     fn fold(&mut self, most: u64, now: Timestamp) -> Result<()> {
         let counts = |record: &JobRecord| {
             let of_node = record.cause.as_ref().and_then(|cause| cause.fault).is_some_and(Fault::is_of_node);
-            (of_node || !record.slow.is_empty()) && now.duration_since(record.at) <= WINDOW
+            record.baseline || (of_node || !record.slow.is_empty()) && now.duration_since(record.at) <= WINDOW
         };
+        // What had happened before is too old to count by itself.
+        self.forgotten.retain(|_, until| now.duration_since(*until) <= WINDOW);
         let mut left = usize::try_from(most).unwrap_or(usize::MAX);
         let mut records = std::mem::take(&mut self.records);
         records.sort_by_key(|record| record.at);

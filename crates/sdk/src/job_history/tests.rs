@@ -94,6 +94,18 @@ fn a_node_that_was_repaired_is_clear_again() {
     assert_eq!(history.suspects().unwrap()[0].node, "n3");
     assert_eq!(history.forget_node("n3").unwrap(), 2);
     assert!(history.suspects().unwrap().is_empty());
+    // The next look at an old job does not bring it back, nor does a file that is made shorter.
+    let mut again = slow(1, "n3");
+    again.at -= std::time::Duration::from_secs(60);
+    history.append(&again).unwrap();
+    history.shorten(&history.lock().unwrap(), 8 << 10, weftrun_backends::clock::now()).unwrap();
+    let mut known = slow(2, "n3");
+    known.fabric = Some("efa".to_owned());
+    history.append(&known).unwrap();
+    assert_eq!(history.nodes().unwrap().iter().find(|node| node.node == "n3").unwrap().slow, 0);
+    // What happens later counts.
+    [slow(11, "n3"), slow(12, "n3")].iter().for_each(|record| history.append(record).unwrap());
+    assert_eq!(history.suspects().unwrap()[0].node, "n3");
     assert!(history.forget().unwrap() && !history.forget().unwrap());
 }
 

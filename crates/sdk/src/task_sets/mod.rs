@@ -7,6 +7,7 @@
 mod fold;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -112,19 +113,27 @@ pub(crate) fn is_set(handle: &JobHandle) -> bool {
     handle.set().is_some()
 }
 
-/// Returns the handle of a task of a set; none if the cluster does not have it.
+/// Returns the tasks of a set that the cluster has, by number: all of them, or the one with that number.
 ///
 /// # Errors
 /// Those of the list of jobs.
-pub(crate) async fn task_in_set(
+pub(crate) async fn tasks_in_set(
     backend: &dyn Backend,
     set: &JobHandle,
-    task: u32,
-) -> Result<Option<JobHandle>> {
-    let Some(id) = set.set() else { return Ok(None) };
-    let filter = JobFilter::all().tasks(true).label(SET_LABEL, id).label(TASK_LABEL, task.to_string());
-    let found = backend.list(&filter).await?;
-    Ok(found.into_iter().max_by_key(|job| job.created).map(|job| job.handle))
+    task: Option<u32>,
+) -> Result<BTreeMap<u32, JobHandle>> {
+    let Some(id) = set.set() else { return Ok(BTreeMap::new()) };
+    let mut filter = JobFilter::all().tasks(true).label(SET_LABEL, id);
+    if let Some(task) = task {
+        filter = filter.label(TASK_LABEL, task.to_string());
+    }
+    let found = Members::of(backend.list(&filter).await?);
+    Ok(found.into_tasks().into_iter().map(|(task, job)| (task, job.handle)).collect())
+}
+
+/// Returns the id of the set of which a job is a task, and its number there.
+pub(crate) fn task_by_labels(job: &JobSummary) -> Option<(String, u32)> {
+    Some((job.labels.get(SET_LABEL)?.clone(), job.labels.get(TASK_LABEL)?.parse().ok()?))
 }
 
 /// Returns the target with the namespace or the project of a set's handle, in which its tasks are listed.

@@ -1,108 +1,112 @@
-//! The runs that are kept of a target, one file each.
+//! The runs that later ones are compared with: records of the history of their target.
 
-use std::fs;
-use std::path::PathBuf;
-
-use weftrun_core::backend::TargetConfig;
+use weftrun_core::job::JobPhase;
+use weftrun_core::spec::is_node_name;
+use weftrun_core::text::fnv1a;
 use weftrun_core::{Error, ErrorKind, Result};
-use weftrun_verify::{KeptRun, Verdict, regressions};
+use weftrun_diagnose::nodes::{BandwidthRecord, JobRecord};
+use weftrun_verify::{Collective, KeptFigure, KeptRun, Verdict, regressions};
 
 use super::{Verification, Verified};
-use crate::files;
+use crate::JobHistory;
 
-/// The number of runs that are kept; the oldest go first.
+/// The number of runs that are compared with, the newest ones.
 const MOST: usize = 500;
-/// Largest file of a run, bytes.
-const LARGEST: u64 = 1 << 20;
+/// What stands before the id of a run whose job another program submitted.
+const OF_LOGS: &str = "logs:";
 
-/// The verified runs that are kept of a target, in its folder of the state.
+/// The runs that later ones are compared with.
 ///
 /// ```
 /// use weftrun::core::backend::TargetConfig;
 /// use weftrun::core::log::SourceId;
 /// use weftrun::core::nccl::TransportMap;
-/// use weftrun::verify::Logs;
-/// use weftrun::verify::{History, Subject, Verified};
+/// use weftrun::verify::{Logs, Subject, Verified};
+/// use weftrun::{Config, JobHistory};
 ///
 /// # let state = tempfile::tempdir().unwrap();
-/// let history = History::of(&TargetConfig::new("prod", "slurm", state.path()));
+/// let config = Config::empty(state.path());
+/// let history = JobHistory::of(&config, &TargetConfig::new("prod", "slurm", state.path())).unwrap();
 /// let mut logs = Logs::default();
 /// logs.add(&SourceId::new("log"), b"2147483648 536870912 float sum -1 9000.0 238.6 78.3 0\n");
 /// let mut verified = Verified::of_logs(&logs, TransportMap::new(), &Subject::default());
-/// history.keep(&verified)?;
-/// verified.compare(&history.runs()?);
+/// history.keep_baseline(&verified)?;
+/// verified.compare(&history.baselines()?);
 /// assert!(verified.findings().is_empty(), "it is as fast as it was");
 /// # Ok::<(), weftrun::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct History {
-    folder: PathBuf,
-}
-
-impl History {
-    /// Returns the kept runs of a target.
-    pub fn of(target: &TargetConfig) -> Self {
-        Self { folder: target.state_dir.join("verify") }
-    }
-
-    /// Reads the runs, the oldest first. Files that are no runs are left out.
+impl JobHistory {
+    /// Reads the newest 500 runs that later ones are compared with, the oldest first.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] if the folder cannot be read.
-    pub fn runs(&self) -> Result<Vec<KeptRun>> {
-        let mut runs: Vec<KeptRun> = Vec::new();
-        for file in self.files()? {
-            let text = files::read_text(&file, LARGEST).ok().flatten();
-            match text.and_then(|text| serde_json::from_str(&text).ok()) {
-                Some(run) => runs.push(run),
-                None => tracing::warn!("{} is no verified run", file.display()),
-            }
-        }
+    /// As [`JobHistory::read`].
+    pub fn baselines(&self) -> Result<Vec<KeptRun>> {
+        let records = self.read()?.records;
+        let mut runs: Vec<KeptRun> = records.iter().filter(|record| record.baseline).map(kept_run).collect();
         runs.sort_by_key(|run| run.at);
+        runs.drain(..runs.len().saturating_sub(MOST));
         Ok(runs)
     }
 
-    /// Keeps a run, and removes the oldest ones beyond 500.
+    /// Keeps a run for later comparison. That of a job is its record in the history, if it is there.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] for a run that failed, whose figures are none to compare with; [`ErrorKind::AlreadyExists`] for one with
-    /// exactly the figures of another, which would count twice; [`ErrorKind::Io`].
-    pub fn keep(&self, verified: &Verified) -> Result<()> {
+    /// exactly the figures of another, which would count twice; those of [`JobHistory::append`].
+    pub fn keep_baseline(&self, verified: &Verified) -> Result<()> {
         let run = verified.kept();
         if verified.verdict() == Verdict::Fail || run.figures.is_empty() {
             return Err(Error::new(ErrorKind::Usage, "the run is not kept: it failed, or has no figures"));
         }
-        if self.runs()?.iter().any(|kept| (&kept.figures, &kept.hosts) == (&run.figures, &run.hosts)) {
+        if self.baselines()?.iter().any(|kept| (&kept.figures, &kept.hosts) == (&run.figures, &run.hosts)) {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
                 "a run with exactly these figures is kept already",
             ));
         }
-        // By time in names of one length, so that the order of names is that of the runs.
-        let bits = weftrun_backends::random::bits()?;
-        let name = format!("{:016}-{bits:032x}.json", run.at.as_millisecond());
-        let text = serde_json::to_vec(&run).map_err(|error| {
-            Error::new(ErrorKind::Unexpected, "a run cannot be written").with_source(error)
-        })?;
-        files::write_private(&self.folder.join(name), &text)?;
-        let all = self.files()?;
-        for old in all.iter().take(all.len().saturating_sub(MOST)) {
-            // Another program may have removed it.
-            drop(fs::remove_file(old));
-        }
-        Ok(())
-    }
-
-    /// Returns the files of the runs, the oldest first.
-    fn files(&self) -> Result<Vec<PathBuf>> {
-        let mut files = files::json_files(&self.folder)?;
-        files.sort();
-        Ok(files)
+        let of_job = |record: &JobRecord| Some(&record.job) == run.job.as_ref();
+        let known = self.read()?.records.into_iter().rev().find(of_job);
+        let mut record = known.unwrap_or_else(|| record_of(&run));
+        record.bandwidth = bandwidth(&run);
+        record.baseline = true;
+        self.append(&record)
     }
 }
 
+/// Returns the figures of a run, as the history keeps them.
+pub(super) fn bandwidth(run: &KeptRun) -> Vec<BandwidthRecord> {
+    let figure = |figure: &KeptFigure| {
+        let collective = figure.collective.map(|collective| collective.as_str().to_owned());
+        BandwidthRecord::new(collective, figure.size, figure.busbw).among(run.nodes, figure.ranks)
+    };
+    run.figures.iter().map(figure).collect()
+}
+
+/// Makes the record of a run that is not in the history.
+fn record_of(run: &KeptRun) -> JobRecord {
+    let id = || {
+        let text = format!("{:?} {:?}", run.hosts, run.figures);
+        format!("{OF_LOGS}{:016x}", fnv1a(text.as_bytes()))
+    };
+    let mut record = JobRecord::new(run.job.clone().unwrap_or_else(id), run.at, JobPhase::Succeeded);
+    record.nodes = run.hosts.iter().filter(|host| is_node_name(host)).cloned().collect();
+    record
+}
+
+fn kept_run(record: &JobRecord) -> KeptRun {
+    let figure = |figure: &BandwidthRecord| {
+        let collective = figure.collective.as_deref().and_then(Collective::parse);
+        KeptFigure::new(collective, figure.ranks, figure.size, figure.busbw)
+    };
+    let mut run = KeptRun::new(record.at, None, record.nodes.iter().map(String::as_str), &[]);
+    run.nodes = record.bandwidth.iter().find_map(|figure| figure.nodes);
+    run.job = Some(record.job.clone()).filter(|job| !job.starts_with(OF_LOGS));
+    run.figures = record.bandwidth.iter().map(figure).collect();
+    run
+}
+
 impl Verification {
-    /// Compares the run with earlier ones (of [`History::runs`]); one that is slower is degraded.
+    /// Compares the run with earlier ones (of [`JobHistory::baselines`]); one that is slower is degraded.
     #[must_use]
     pub fn compare(mut self, earlier: Vec<KeptRun>) -> Self {
         self.earlier = Some(earlier);

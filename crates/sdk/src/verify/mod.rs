@@ -19,11 +19,10 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::{Confidence, Error, ErrorKind, Result};
 
 use weftrun_diagnose::Sources;
-use weftrun_diagnose::nodes::{BandwidthRecord, SlowNode};
+use weftrun_diagnose::nodes::SlowNode;
 
 use crate::{Client, Job, Plan};
 
-pub use history::History;
 pub use result::{Subject, Verified};
 pub use weftrun_verify::{
     Answer, Bisect, Collective, Device, Fact, Figures, Group, Judgement, KeptFigure, KeptRun, Logs,
@@ -228,14 +227,10 @@ async fn keep(job: &Job, verified: &mut Verified) {
         .flat_map(|search| &search.slow_nodes)
         .map(|node| SlowNode::new(node, "slow beside a good node (`verify --bisect`)", Confidence::High))
         .collect();
-    let figures = verified.kept().figures.into_iter().map(|figure| {
-        let collective = figure.collective.map(|collective| collective.as_str().to_owned());
-        BandwidthRecord::new(collective, figure.size, figure.busbw)
-    });
     let (why, fabric) = (Some(&verified.transport.why), verified.transport.verdict.fabric);
     let Some(mut record) = job.record_of_end(&detail, why, fabric) else { return };
     record.slow = slow;
-    record.bandwidth = figures.collect();
+    record.bandwidth = history::bandwidth(&verified.kept());
     let note = job.keep_record(record).await;
     verified.regressions.extend(note);
 }

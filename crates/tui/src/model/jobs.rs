@@ -1,6 +1,7 @@
 //! The jobs of all targets.
 
 use jiff::Timestamp;
+use weftrun::Attempts;
 use weftrun::core::backend::Capability;
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::diagnose::cause::CAUSE_CODE;
@@ -73,6 +74,8 @@ pub struct Jobs {
     pub filter: String,
     /// How they are sorted.
     pub order: Order,
+    /// Which of them are attempts of others: a job and its attempts are shown as one.
+    pub attempts: Attempts,
 }
 
 /// Largest number of jobs kept: a cluster's whole history is too large.
@@ -88,7 +91,8 @@ impl Jobs {
                 || e.summary.handle.target().contains(&needle)
                 || e.summary.phase.as_str().contains(&needle)
         };
-        let mut shown: Vec<&Entry> = self.entries.iter().filter(fits).collect();
+        let is_newest = |entry: &&Entry| !self.attempts.is_replaced(&entry.summary.handle);
+        let mut shown: Vec<&Entry> = self.entries.iter().filter(is_newest).filter(fits).collect();
         shown.sort_by(|a, b| {
             let (a, b) = (&a.summary, &b.summary);
             let age = || b.created.cmp(&a.created).then_with(|| a.handle.cmp(&b.handle));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use weftrun::core::job::{JobEvent, JobFilter};
-use weftrun::{Client, Error, ErrorKind, Result};
+use weftrun::{Attempts, Client, Error, ErrorKind, Result};
 
 use crate::msg::Msg;
 
@@ -15,6 +16,8 @@ use crate::msg::Msg;
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 /// Longest time between two attempts.
 const SLOWEST: Duration = Duration::from_secs(30);
+/// How long after an event of a job the journal is read for attempts.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Largest number of jobs requested.
 const MOST_JOBS: usize = 1000;
 
@@ -68,9 +71,17 @@ async fn follow(
     let jobs = patient(patience, backend.list(&filter)).await.map_err(|e| (false, e))?;
     let _ = outbox.send(Msg::Listed(name.clone(), Ok(jobs))).await;
     let mut events = backend.watch(filter);
+    let mut attempts = Attempts::default();
+    let mut read_again = Some(Instant::now());
     loop {
+        let due = read_again.unwrap_or_else(Instant::now);
         let event = tokio::select! {
             event = events.next() => event,
+            () = tokio::time::sleep_until(due), if read_again.is_some() => {
+                read_again = None;
+                tell_attempts(&client, &outbox, &mut attempts).await;
+                continue;
+            }
             () = again.notified() => return Ok(()),
         };
         match event {
@@ -79,10 +90,24 @@ async fn follow(
             }
             Some(Ok(event)) => {
                 let _ = outbox.send(Msg::Event(name.clone(), event)).await;
+                // Another process may submit an attempt at any time; its record follows its job.
+                read_again = read_again.or(Instant::now().checked_add(AGAIN));
             }
             Some(Err(error)) => return Err((true, error)),
             None => return Err((true, Error::new(ErrorKind::Unreachable, "the events ended"))),
         }
+    }
+}
+
+/// Tells which jobs are attempts of others, if that has changed.
+async fn tell_attempts(client: &Client, outbox: &mpsc::Sender<Msg>, known: &mut Attempts) {
+    let client = client.clone();
+    let read = tokio::task::spawn_blocking(move || client.attempts()).await;
+    if let Ok(Ok(attempts)) = read
+        && attempts != *known
+    {
+        known.clone_from(&attempts);
+        let _ = outbox.send(Msg::Attempts(attempts)).await;
     }
 }
 

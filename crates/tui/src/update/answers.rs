@@ -21,6 +21,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Listed(name, Ok(jobs)) => return listed(model, &name, jobs),
         Msg::Listed(name, Err(error)) | Msg::Lost(name, error) => down(model, &name, &error),
+        Msg::Attempts(attempts) => model.jobs.attempts = attempts,
         Msg::Event(name, event) => return happened(model, &name, event),
         Msg::Detail(handle, answer) => {
             let Some(open) = model.open_if(&handle) else { return Vec::new() };

@@ -3,7 +3,9 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use weftrun::Attempt;
 use weftrun::core::fabric::Fabric;
+use weftrun::core::log::clean_text;
 
 use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, age, cell, fit, width, wrap};
@@ -13,7 +15,9 @@ use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let shown = model.jobs.shown();
-    let peek = if area.height >= 18 && !shown.is_empty() { 8 } else { 0 };
+    let attempts = model.jobs.current().map_or(0, |entry| earlier(model, entry).count());
+    let peek = if area.height >= 18 && !shown.is_empty() { 8 + attempts.min(MOST_EARLIER) } else { 0 };
+    let peek = u16::try_from(peek).unwrap_or(8);
     let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(peek)]).areas(area);
     let mut title = format!("Jobs {}", shown.len());
     if !model.jobs.filter.is_empty() {
@@ -118,6 +122,9 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     spans.push(Span::raw(format!(" {} ", cell(&ready, 7))));
     spans.push(paint.span(cell(&fabric, 10), fabric_meaning));
     spans.push(Span::raw(format!(" {} ", cell(&age(model.now, job.created), 5))));
+    if let Some(attempt) = model.jobs.attempts.of(&job.handle) {
+        spans.push(paint.span(format!("{} ", attempt.label()), Meaning::Warn));
+    }
     let used: usize = spans.iter().map(Span::width).sum();
     let space = columns.saturating_sub(used);
     spans.push(match &entry.cause {
@@ -128,11 +135,24 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     if here { paint.under_cursor(line, columns) } else { line }
 }
 
+/// Most earlier attempts that are listed of the job under the cursor, the newest ones.
+const MOST_EARLIER: usize = 4;
+
+/// Returns the attempts before a job, the newest first, each with the cause of its failure.
+fn earlier(model: &Model, entry: &Entry) -> impl Iterator<Item = String> {
+    let attempt = model.jobs.attempts.of(&entry.summary.handle);
+    let mut lines: Vec<String> = attempt.into_iter().flat_map(Attempt::earlier_lines).collect();
+    lines.reverse();
+    lines.into_iter()
+}
+
 fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>> {
     let job = &entry.summary;
     let space = columns.saturating_sub(14);
     let mut facts = vec![("handle", job.handle.to_string())];
-    let mut state = job.phase.to_string();
+    let attempt = model.jobs.attempts.of(&job.handle);
+    let mut state = attempt.map_or_else(String::new, |attempt| format!("{}, ", attempt.label()));
+    state.push_str(job.phase.as_str());
     if !job.reason.is_empty() {
         state.push_str(&format!(": {}", job.reason));
     }
@@ -157,6 +177,9 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
         Some(cause) => facts.push(("cause", cause.clone())),
         None => facts.push(("last", entry.last.clone())),
     }
+    facts.extend(
+        earlier(model, entry).take(MOST_EARLIER).map(|line| ("before", clean_text(&line).into_owned())),
+    );
     facts
         .into_iter()
         .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, space))))

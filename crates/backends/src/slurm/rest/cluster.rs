@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::json::{list, number, some_number, text};
+use super::json::{list, number, some_number, text, time};
 use crate::slurm::cluster::{self, Cluster, Gres, Node, Partition};
 
 /// Parses the cluster; slurmrestd reports neither plugins nor QOS.
@@ -37,6 +37,7 @@ fn partition(partition: &Value) -> Partition {
 }
 
 fn node(node: &Value) -> Node {
+    let out = cluster::out_of_service(&text(&node["state"]), &text(&node["reason"]));
     Node {
         name: text(&node["name"]),
         partitions: cluster::words(&text(&node["partitions"])),
@@ -44,6 +45,7 @@ fn node(node: &Value) -> Node {
         memory: some_number(&node["real_memory"]).unwrap_or(0),
         gres: Gres::list(&text(&node["gres"])),
         features: cluster::words(&text(&node["features"])),
-        out: cluster::out_of_service(&text(&node["state"]), &text(&node["reason"])),
+        out_since: time(&node["reason_changed_at"]).filter(|_| out.is_some()),
+        out,
     }
 }

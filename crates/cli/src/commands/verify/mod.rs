@@ -11,9 +11,9 @@ use weftrun::core::nccl::TransportMap;
 use weftrun::core::spec::JobSpec;
 use weftrun::core::text::Quantity;
 use weftrun::report::VerifyHistoryReport;
-use weftrun::verify::{Bisection, History, Progress, Subject, Verification, Verified};
+use weftrun::verify::{Bisection, Progress, Subject, Verification, Verified};
 use weftrun::verify::{Collective, KeptRun, Logs, Verdict};
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::{Error, ErrorKind, JobHistory, Result};
 
 use crate::context::Context;
 use crate::follow::{Screen, Watching};
@@ -113,7 +113,7 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
     }
     let history = (!args.baseline.is_empty()).then(|| kept(context)).transpose()?;
     let earlier = history.as_ref().filter(|_| args.baseline.contains(&Baseline::Compare));
-    let earlier = earlier.map(History::runs).transpose()?;
+    let earlier = earlier.map(JobHistory::baselines).transpose()?;
     let verified = match args.from.is_empty() {
         true => submitted(context, args, earlier)?,
         false => finished(context, args, earlier)?,
@@ -123,22 +123,23 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
         if args.baseline.contains(&Baseline::Compare) && verified.verdict() == Verdict::Degraded {
             context.out.say("the run is not kept: it is degraded");
         } else {
-            history.keep(&verified)?;
+            history.keep_baseline(&verified)?;
             context.out.say("the run is kept; `weftrun verify --history` lists all");
         }
     }
     Ok(code)
 }
 
-fn kept(context: &Context) -> Result<History> {
+fn kept(context: &Context) -> Result<JobHistory> {
     let client = context.client()?;
-    Ok(History::of(&context.target(&client)?))
+    super::history::of_target(&client, &context.target(&client)?)
 }
 
 fn history(context: &Context) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
-    let report = VerifyHistoryReport::new(&target.name, History::of(&target).runs()?);
+    let history = super::history::of_target(&client, &target)?;
+    let report = VerifyHistoryReport::new(&target.name, history.baselines()?);
     if context.out.is_data() {
         context.out.value(&report)?;
     } else {
