@@ -335,7 +335,7 @@ fn dollar(name: &str, value: &str, container: &ContainerView) -> Option<Finding>
     };
     Some(
         Finding::warning("W-ENV-DOLLAR", format!("{name} holds {found}, which Kubernetes does not expand"))
-            .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded")
+            .fix("write the value out; only $(NAME) of an earlier entry of the same list is expanded")
             .cite("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
     )
 }

@@ -1,6 +1,6 @@
 //! Names of variables, and variables in values that no shell reads.
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, mask};
 
 /// Returns whether a text is the name of a variable: letters, digits and `_`, no digit first.
 pub fn is_variable(text: &str) -> bool {
@@ -47,9 +47,9 @@ pub fn unexpanded(value: &str) -> Option<&str> {
 /// Returns the first `$NAME` in the value of an environment variable that no shell expands: the program gets the
 /// value as it is written. Texts that are programs, data, patterns or secrets may hold a `$` of their own.
 pub fn taken_literally<'v>(name: &str, value: &'v str) -> Option<&'v str> {
-    const OWN: [&str; 8] =
-        ["FORMAT", "PATTERN", "REGEX", "PROMPT", "PASSWORD", "SECRET", "TOKEN", "TEMPLATE"];
+    const OWN: [&str; 5] = ["FORMAT", "PATTERN", "REGEX", "PROMPT", "TEMPLATE"];
     let is_own = OWN.iter().any(|part| name.to_ascii_uppercase().contains(part)) || name == "PS1";
+    let is_own = is_own || mask::is_secret_name(name) || mask::holds_secret(value);
     let is_data = value.contains('\n') || value.trim_start().starts_with(['{', '[', '^']);
     // `a$b` is a text more often than a variable.
     let is_name = |found: &&str| !found.contains(|c: char| c.is_ascii_lowercase());

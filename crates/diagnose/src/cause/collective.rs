@@ -87,7 +87,8 @@ fn ended_early<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     if scene.finished.is_empty() || !scene.unseen().is_empty() {
         return None;
     }
-    let (mut left, mut waited, mut ended) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+    let (mut left, mut waited) = (BTreeMap::new(), BTreeMap::new());
+    let (mut ended, mut failed) = (BTreeSet::new(), BTreeSet::new());
     for known in &scene.reports {
         let of = match &known.report.fact {
             Fact::Finished => &mut left,
@@ -107,12 +108,21 @@ fn ended_early<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
                 Grade::Broken | Grade::Rendezvous => continue,
                 _ => return None,
             },
-            Fact::Cuda(_) | Fact::Xid(_) | Fact::Cluster(_) => return None,
+            Fact::Exit { code: 0, .. } => continue,
+            Fact::Exit { .. } | Fact::Signal(_) | Fact::Died => {
+                failed.insert(known.rank);
+                continue;
+            }
+            Fact::Cuda(_) | Fact::Xid(_) | Fact::Cluster(_) | Fact::Error { fatal: true, .. } => return None,
             _ => continue,
         };
         if let Some(rank) = known.rank {
             of.entry(rank).or_insert(known.report);
         }
+    }
+    // A rank that waited ends by what it was told of the other one; the end of any other is a failure of its own.
+    if !failed.iter().flatten().all(|rank| waited.contains_key(rank)) {
+        return None;
     }
     ended.extend(waited.keys());
     let is_known = |rank: &u32| left.contains_key(rank) != ended.contains(rank);

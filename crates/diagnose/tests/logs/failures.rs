@@ -403,6 +403,11 @@ fn a_rank_that_ends_a_step_early_is_the_cause() {
         assert_eq!((cause.ranks.as_slice(), why.victims.as_slice()), (&[1][..], &[0][..]));
         assert!(cause.evidence[0].text.contains("Destroy COMPLETE"), "{why:#?}");
     }
+    // An error of rank 0 itself is the cause.
+    let own = [&one[..], b"[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/job/train.py\", line 3, in save\n[rank0]: OSError: no checkpoint\n"].concat();
+    let why =
+        why_in(&read(&[("node0.log", &own[..]), ("node1.log", &two[..])], 1 << 16), Some(JobPhase::Failed));
+    assert_eq!(why.cause.map(|cause| cause.ranks), Some(vec![0]));
     // Without the log of rank 1 nothing shows how it ended.
     let alone = why_in(&read(&[("node0.log", &one[..])], 1 << 16), Some(JobPhase::Failed));
     assert_ne!(alone.cause.map(|cause| cause.code).as_deref(), Some("RANK-ENDED-EARLY"));

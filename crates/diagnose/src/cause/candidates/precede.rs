@@ -2,18 +2,21 @@
 //! traceback, or that another process ended.
 
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_core::Severity;
 use weftrun_core::finding::Evidence;
 use weftrun_nccl::{SourceIndex, Trace};
 
+use super::super::answer::named;
 use super::super::class::CauseClass;
 use super::super::grade::Grade;
 use super::rulings::Ruling;
 use super::{Candidate, NEAR};
 use crate::rule_input::RuleInput;
-use crate::rules::{NIXL_FAILED, PEER_ENDED, PROGRAM_EXCEPTION, Rule, SLURM_REFUSED, rules};
+use crate::rules::{
+    ERROR_UNEXPLAINED, NIXL_FAILED, PEER_ENDED, PROGRAM_EXCEPTION, Rule, SLURM_REFUSED, WATCHDOG_STUCK, rules,
+};
 
 /// Most lines between what NCCL or a plugin of it says and the error of the program that follows from it.
 const REACH: u64 = 6;
@@ -129,5 +132,101 @@ fn of(rule: &'static Rule, trace: &Trace, general: &Candidate, seen: &RuleInput<
         time: general.time,
         is_proof: general.is_proof,
         ..ruling.candidate(evidence)
+    }
+}
+
+/// Gives what explains another error the grade of that one, which is dropped.
+pub(super) fn explain(found: &mut Vec<Candidate>) {
+    let mut all: BTreeMap<&'static str, (&'static Rule, Grade, bool)> = BTreeMap::new();
+    for one in found.iter() {
+        let (_, grade, is_proof) = all.entry(one.rule.code).or_insert((one.rule, one.grade, false));
+        *grade = one.grade.min(*grade);
+        *is_proof |= one.is_proof;
+    }
+    for one in found.iter_mut() {
+        for (_, grade, is_proof) in all.values().filter(|(rule, ..)| one.rule.explains(rule)) {
+            one.grade = one.grade.min(*grade);
+            one.is_proof |= is_proof;
+        }
+    }
+    let is_explained = |rule: &Rule| all.values().any(|(other, ..)| other.explains(rule));
+    let explained: BTreeSet<&str> =
+        all.iter().filter(|(_, (rule, ..))| is_explained(rule)).map(|(code, _)| *code).collect();
+    found.retain(|one| !explained.contains(one.rule.code));
+    stuck_together(found);
+    // Of what one rule knows, the line with the words that say most.
+    let mut places: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for one in found.iter().filter(|one| one.rule.is_end()) {
+        let place = one.rule.place_of(&one.what);
+        places.entry(one.rule.code).and_modify(|known| *known = place.min(*known)).or_insert(place);
+    }
+    found.retain(|one| places.get(one.rule.code).is_none_or(|place| one.rule.place_of(&one.what) <= *place));
+}
+
+/// Says that the watchdogs of several ranks stood still, where more than one says so: each of them only reports it. The rank with the
+/// fewest operations in its list, if it is one, is told.
+fn stuck_together(found: &mut Vec<Candidate>) {
+    let is_stuck = |one: &&Candidate| one.rule.code == WATCHDOG_STUCK.code;
+    let ranks: BTreeSet<u32> = found.iter().filter(is_stuck).flat_map(|one| one.ranks.clone()).collect();
+    if ranks.len() < 2 {
+        return;
+    }
+    let listed = |one: &Candidate| {
+        let digits = one.evidence.text.split_once("workMetaList_.size()=")?.1;
+        let end = digits.find(|next: char| !next.is_ascii_digit()).unwrap_or(digits.len());
+        Some((digits.get(..end)?.parse::<u64>().ok()?, *one.ranks.first()?))
+    };
+    let counts: BTreeSet<(u64, u32)> = found.iter().filter(is_stuck).filter_map(listed).collect();
+    let few = counts.first().filter(|(few, _)| counts.iter().filter(|(count, _)| count == few).count() == 1);
+    let few = few.filter(|_| counts.len() > 1).map_or_else(String::new, |(count, rank)| {
+        format!(", and rank {rank} has the fewest operations in its list ({count})")
+    });
+    let ranks: Vec<u32> = ranks.into_iter().collect();
+    let what = format!(
+        "the watchdogs of {} did not move for minutes: calls of CUDA or NCCL do not return there; which rank is the first is not shown{few}",
+        named(&ranks)
+    );
+    let Some(first) = found.iter().position(|one| is_stuck(&one)) else { return };
+    found[first].what = what;
+    found[first].ranks.clear();
+    found[first].first = false;
+    let mut at = 0;
+    found.retain(|one| {
+        at += 1;
+        at - 1 == first || !is_stuck(&one)
+    });
+}
+
+/// Lets a line whose words a rule knows say as much as an error right below it that none does.
+pub(super) fn lead(found: &mut [Candidate]) {
+    let is_unknown = |one: &&Candidate| one.grade == Grade::Quoted && one.class == CauseClass::Unexplained;
+    let unknown: Vec<(SourceIndex, u64)> =
+        found.iter().filter(is_unknown).map(|one| (one.source, one.line)).collect();
+    let is_known = |one: &&mut Candidate| one.grade == Grade::Mentioned && one.rule.code != ERROR_UNEXPLAINED;
+    for one in found.iter_mut().filter(is_known) {
+        let leads = |(source, line): &(SourceIndex, u64)| {
+            *source == one.source && (1..=NEAR).contains(&line.saturating_sub(one.line))
+        };
+        if unknown.iter().any(leads) {
+            one.grade = Grade::Quoted;
+        }
+    }
+}
+
+/// Marks the exceptions that came after a failure of NCCL on the same rank, as a library raises them in its parent process.
+pub(super) fn follow(found: &mut [Candidate]) {
+    let failed: Vec<(SourceIndex, u64, BTreeSet<u32>)> = found
+        .iter()
+        .filter(|one| matches!(one.grade, Grade::Nccl | Grade::Link))
+        .map(|one| (one.source, one.line, one.ranks.clone()))
+        .collect();
+    for one in found.iter_mut().filter(|one| one.grade == Grade::Own) {
+        let same = |ranks: &BTreeSet<u32>| {
+            ranks.is_empty() || one.ranks.is_empty() || !ranks.is_disjoint(&one.ranks)
+        };
+        if failed.iter().any(|(source, line, ranks)| *source == one.source && *line < one.line && same(ranks))
+        {
+            one.grade = Grade::Followed;
+        }
     }
 }
