@@ -87,7 +87,10 @@ async fn a_port_of_a_pod_is_reached() {
     }
     assert_eq!(got, b"hi\0\xff\n");
     server.await.unwrap();
-    // The listener was closed, so nothing listens on the port any more.
+    // The listener was closed, and its port is held by a socket that does not listen: no other test gets it.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.set_reuseaddr(true).unwrap();
+    held.bind(format!("127.0.0.1:{port}").parse().unwrap()).unwrap();
     let refused = match backend.open_port(&handle, None, port).await {
         Ok(connection) => match connection.send(b"x").await {
             Ok(()) => connection.receive().await.map(drop),

@@ -248,7 +248,7 @@ fn a_command_line_of_runai_renders_to_the_body_it_made() {
 fn options_that_a_key_holds_in_part_are_rendered_as_they_were() {
     let place = Place::new();
     let text = "#!/bin/bash\n#SBATCH -J a -N 2 --ntasks-per-node=4 --gres=gpu:a100:4 --gpus-per-task=1\n\
-                #SBATCH --mem=0 --time=UNLIMITED --comment=proj7 -p a,b\nsrun python train.py\n";
+                #SBATCH --mem=0 --time=UNLIMITED --comment=proj7 -p a,b\nsrun python /fsx/train.py\n";
     let imported = place.feed("import sbatch", text.as_bytes());
     assert_eq!((imported.code, imported.err.as_str()), (0, ""));
     place.write("job.toml", &imported.out);

@@ -31,6 +31,9 @@ struct PodPath {
     role: &'static str,
 }
 
+/// How many pods a Job runs at once.
+const PARALLELISM: &str = "/spec/parallelism";
+
 const fn shape(kind: Workload, group: &'static str, places: &'static [PodPath]) -> Shape {
     Shape { kind, group, places }
 }
@@ -44,7 +47,7 @@ const fn each(list: &'static str, template: &'static str, pods: &'static [&'stat
 }
 
 const SHAPES: &[Shape] = &[
-    shape(Workload::Job, "batch/", &[single("/spec/template", &["/spec/parallelism"], "job")]),
+    shape(Workload::Job, "batch/", &[single("/spec/template", &[PARALLELISM], "job")]),
     shape(Workload::Pod, "", &[single("", &[], "pod")]),
     shape(Workload::Deployment, "apps/", &[single("/spec/template", &["/spec/replicas"], "deployment")]),
     shape(Workload::StatefulSet, "apps/", &[single("/spec/template", &["/spec/replicas"], "statefulset")]),
@@ -169,6 +172,9 @@ fn template(object: &Json, member: &Json, at: &str, place: &PodPath, name: Strin
         pointer(base, parent).and_then(|parent| number(parent, key)).unwrap_or(1)
     };
     let pods = place.pods.iter().map(|at| of(at)).fold(1, u32::saturating_mul);
+    // A Job runs no more pods at once than it has completions left.
+    let most = place.pods.contains(&PARALLELISM).then(|| number(pointer(object, "/spec")?, "completions"));
+    let pods = most.flatten().map_or(pods, |most| pods.min(most));
     let less = u32::from(place.less.is_some_and(|at| pointer(object, at).is_some_and(Json::is_object)));
     let placeholder = place.pods.iter().find_map(|at| {
         let (parent, key) = split(at);

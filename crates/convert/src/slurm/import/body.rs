@@ -72,11 +72,24 @@ impl Chunk {
         spans.iter().filter_map(|(start, end)| self.text.get(*start..*end)).collect()
     }
 
-    /// Returns whether it cannot change the job's result, since it runs after the ranks.
+    /// Returns whether it starts nothing that a job could be about.
     pub fn is_farewell(&self) -> bool {
         const HARMLESS: [&str; 8] = ["echo", "printf", "date", "exit", "wait", "true", ":", "set"];
         self.is_empty()
             || self.single().is_some_and(|(_, command)| HARMLESS.contains(&base(command, command.program)))
+    }
+
+    /// Returns whether the job does and ends the same without it, behind the command that starts the ranks: nothing, or an
+    /// `exit` with that command's result. A script ends with the result of its last command, whatever it is.
+    pub fn is_no_change(&self) -> bool {
+        let exits = |command: &ScriptCommand| {
+            base(command, command.program) == "exit"
+                && matches!(
+                    self.raw(command, command.program + 1).as_slice(),
+                    [] | ["$?" | "\"$?\"" | "${?}"]
+                )
+        };
+        self.is_empty() || self.single().is_some_and(|(before, command)| before.is_empty() && exits(command))
     }
 }
 
@@ -123,13 +136,13 @@ fn is_shell_option(chunk: &Chunk) -> bool {
     chunk.single().is_some_and(|(_, command)| base(command, 0) == "set")
 }
 
-/// Returns whether a script ends at its first failure.
-pub(super) fn stops_at_errors(chunks: &[Chunk]) -> bool {
+/// Returns whether a script sets an option of the shell, in its first line or before the ranks: `e` or `errexit`.
+pub(super) fn has_option(chunks: &[Chunk], of_first_line: &str, letter: char, name: &str) -> bool {
     let sets = |chunk: &Chunk| {
         chunk.single().is_some_and(|(_, command)| {
-            let option = |word: &String| word == "errexit" || word.starts_with('-') && word.contains('e');
+            let option = |word: &String| word == name || word.starts_with('-') && word.contains(letter);
             base(command, 0) == "set" && command.words.iter().skip(1).any(option)
         })
     };
-    chunks.iter().any(sets)
+    of_first_line.contains(letter) || chunks.iter().any(sets)
 }

@@ -64,9 +64,20 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
         (0, None) => return Err("the script has no `srun`".to_owned()),
         (_, Some(single)) => single,
     };
+    if let Some(behind) = rest.iter().skip(1).find(|chunk| !chunk.is_no_change()) {
+        let first = behind.text.trim().lines().next().unwrap_or_default().trim();
+        return Err(format!("`{first}` follows the command that starts the ranks"));
+    }
+    let reads_variables = |chunk: &Chunk| !chunk.is_empty() && chunk.text.contains('$');
+    if body::has_option(before, &import.shell_options, 'u', "nounset")
+        && before.iter().chain([chunk]).any(reads_variables)
+    {
+        let what = "`set -u`: a variable that is not set ends the script, and not the job";
+        import.findings.push(lost(what).fix("nothing, if all variables are set; else check them in `setup`"));
+    }
     let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
-    import.setup(&lines, body::stops_at_errors(before));
+    import.setup(&lines, body::has_option(before, &import.shell_options, 'e', "errexit"));
     for word in assigned {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         import.variable(name, &plain(value)?);

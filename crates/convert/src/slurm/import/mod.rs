@@ -125,6 +125,9 @@ struct Import {
     whole: bool,
     /// The program and the options of the first line, where it is no shell that `setup` could hold.
     interpreter: Option<String>,
+    /// The shell of the first line, and its options by their letters (`#!/bin/bash -e`), but for `l`.
+    shell: String,
+    shell_options: String,
 }
 
 impl Import {
@@ -151,6 +154,8 @@ impl Import {
             cpus_per_task,
             whole,
             interpreter: None,
+            shell: "bash".to_owned(),
+            shell_options: String::new(),
         }
     }
 
@@ -168,12 +173,13 @@ impl Import {
             self.whole = true;
             return;
         }
-        let login = |word: &&str| {
-            *word == "--login" || word.starts_with('-') && !word.starts_with("--") && word.contains('l')
-        };
-        if words.iter().skip(1).any(login) {
+        let letters = words.iter().skip(1).filter(|word| word.starts_with('-') && !word.starts_with("--"));
+        let letters: String = letters.flat_map(|word| word.chars().skip(1)).collect();
+        if letters.contains('l') || words.contains(&"--login") {
             self.slurm.insert("shell".to_owned(), json!("/bin/bash -l"));
         }
+        self.shell_options = letters.replace('l', "");
+        program.clone_into(&mut self.shell);
     }
 
     /// Reads the `#SBATCH` lines.
@@ -334,6 +340,10 @@ impl Import {
     fn export(&mut self, what: &str) {
         // Without `ALL` nothing else of the submitting environment is passed on.
         let passes_all = what.split(',').any(|part| part.eq_ignore_ascii_case("all"));
+        if what.eq_ignore_ascii_case("nil") {
+            // Slurm then starts no login of the user to make an environment, as it does for NONE.
+            self.findings.push(lost("`--export=NIL`, which becomes `NONE`"));
+        }
         if !passes_all {
             self.slurm.insert("export".to_owned(), json!("none"));
         }

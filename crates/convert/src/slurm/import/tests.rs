@@ -257,9 +257,28 @@ fn a_script_of_several_steps_is_kept_whole() {
             "{text}"
         );
     }
-    // A final `echo` or `exit` changes nothing.
-    let (spec, _) = imported(&format!("{HEAD}srun ./train\necho done\nexit $?\n"));
+    // An `exit` with the launch's result changes nothing; any other last command gives the script another one.
+    let (spec, _) = imported(&format!("{HEAD}srun ./train\n# done\nexit $?\n"));
     assert_eq!(spec.roles[0].command, ["./train"]);
+    for last in ["echo done", "exit 0", "exit 3", "wait", "true"] {
+        let (spec, said) = imported(&format!("{HEAD}srun ./train\n{last}\n"));
+        assert_eq!(spec.roles[0].command, ["bash", "job.sh"], "{last}");
+        assert!(said.iter().any(|one| one.contains("follows the command")), "{said:?}");
+    }
+}
+
+/// The options of the first line are those of the script.
+#[test]
+fn options_of_the_first_line_are_kept() {
+    let of = |first: &str, body: &str| imported(&format!("{}{body}", HEAD.replacen("#!/bin/bash", first, 1)));
+    let (spec, _) = of("#!/bin/bash -e", "module load cuda\nsrun ./train\n");
+    assert_eq!(spec.backend["slurm"]["setup"], serde_json::json!(["module load cuda"]));
+    let (spec, _) = of("#!/bin/bash -ex", "./a\nsrun ./train\nsrun ./b\n");
+    assert_eq!(spec.roles[0].command, ["bash", "-ex", "job.sh"]);
+    let (spec, _) = of("#!/bin/sh", "./a\nsrun ./train\nsrun ./b\n");
+    assert_eq!(spec.roles[0].command, ["sh", "job.sh"]);
+    let (_, said) = of("#!/bin/bash -u", "cd $FOO\nsrun ./train\n");
+    assert!(said.iter().any(|one| one.contains("`set -u`")), "{said:?}");
 }
 
 /// Commands and what is exported before them stay in their order; exports of plain text behind them are the job's.

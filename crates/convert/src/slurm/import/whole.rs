@@ -13,11 +13,11 @@ use weftrun_core::spec::{Code, Launch, VolumeSource};
 impl Import {
     /// Carries the script as it is: it runs once, on the first node, as under sbatch.
     pub(super) fn carry_whole(&mut self, body: &str, why: &str, script: &Script<'_>) {
-        let program = self.interpreter.clone().unwrap_or_else(|| "bash".to_owned());
-        let first = match &self.interpreter {
-            Some(_) => script.text.lines().next().unwrap_or_default(),
-            None => "#!/bin/bash",
-        };
+        let program = self.interpreter.clone().unwrap_or_else(|| match self.shell_options.as_str() {
+            "" => self.shell.clone(),
+            letters => format!("{} -{letters}", self.shell),
+        });
+        let first = script.text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or("#!/bin/bash");
         self.spec.launch = Launch::Once;
         self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text: format!("{first}\n{body}") });
         self.role.command = program.split(' ').chain(["job.sh"]).map(str::to_owned).collect();
