@@ -27,6 +27,7 @@ const LONGEST_NAME: usize = 50;
 
 /// Which attempt of a job a submission is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenAttempt")]
 #[non_exhaustive]
 pub struct Attempt {
     /// The first submission.
@@ -36,14 +37,43 @@ pub struct Attempt {
     /// Its number; the first submission is 1.
     pub number: u32,
     /// Most attempts that are made by themselves; none where it was made by hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub most: Option<u32>,
-    /// The attempts before it, the first one first.
+    /// The attempts before it, the first one first; an older version wrote only the last of them.
     pub earlier: Vec<EarlierAttempt>,
     /// The nodes that failed, which it and the attempts before it leave out.
     pub left_out: Vec<LeftOut>,
     /// Retries so far for a failure that names no node.
     pub for_network: u32,
+}
+
+/// An attempt as this version or an older one wrote it: an attempt that cannot be read would be made a second time.
+#[derive(Deserialize)]
+struct WrittenAttempt {
+    first: SubmissionId,
+    name: String,
+    number: u32,
+    #[serde(default)]
+    most: Option<u32>,
+    #[serde(default)]
+    earlier: Vec<EarlierAttempt>,
+    /// The job of the attempt before, and why that failed.
+    previous: Option<JobHandle>,
+    #[serde(default)]
+    why: String,
+    left_out: Vec<LeftOut>,
+    for_network: u32,
+}
+
+impl From<WrittenAttempt> for Attempt {
+    fn from(written: WrittenAttempt) -> Self {
+        let WrittenAttempt { first, name, number, most, mut earlier, previous, why, left_out, for_network } =
+            written;
+        if earlier.is_empty() {
+            earlier.extend(previous.map(|job| EarlierAttempt { job, why }));
+        }
+        Self { first, name, number, most, earlier, left_out, for_network }
+    }
 }
 
 /// An attempt that was followed by another one.
@@ -70,7 +100,10 @@ impl Attempt {
 
     /// Returns the attempts before it, a line each: `1 slurm://prod/12: GPU-LOST: …`.
     pub fn earlier_lines(&self) -> impl Iterator<Item = String> {
-        (1..).zip(&self.earlier).map(|(number, earlier)| format!("{number} {}: {}", earlier.job, earlier.why))
+        let known = u32::try_from(self.earlier.len()).unwrap_or(u32::MAX);
+        (self.number.saturating_sub(known)..)
+            .zip(&self.earlier)
+            .map(|(number, earlier)| format!("{number} {}: {}", earlier.job, earlier.why))
     }
 
     /// Returns why it was made: the evidence.

@@ -472,13 +472,13 @@ impl Client {
         let (heads, damaged) = journal.recent_and_damaged()?;
         self.note_damaged(damaged);
         for head in heads.iter().filter(|head| head.state.is_unresolved() && head.target == target.name) {
-            let Some(record) = journal.read(&head.submission)?.filter(&wanted) else { continue };
+            let Some(record) = journal.look_at(&head.submission)?.filter(&wanted) else { continue };
             if journal.is_being_sent(&record) {
                 found.push((record, Outcome::InFlight));
                 continue;
             }
             // Its process may have ended between the first read and the lock.
-            let Some(mut record) = journal.read(&head.submission)?.filter(|now| now.state.is_unresolved())
+            let Some(mut record) = journal.look_at(&head.submission)?.filter(|now| now.state.is_unresolved())
             else {
                 continue;
             };

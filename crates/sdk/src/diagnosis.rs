@@ -22,7 +22,7 @@ use crate::runtime::on_runtime;
 use crate::sightings::is_end_from_outside;
 
 /// Largest size of the logs that are read.
-const MOST: usize = 1 << 30;
+pub(crate) const MOST: usize = 1 << 30;
 
 /// How long NCCL's RAS service is observed: long enough for a second answer.
 const RAS_OBSERVED: Duration = INTERVAL.saturating_add(Duration::from_secs(3));

@@ -102,7 +102,8 @@ impl Job {
     /// Adds the tasks that have ended to the history of nodes, those that failed with the cause of each. Returns a note where some
     /// are left for the next look, or could not be added.
     pub(crate) async fn keep_tasks(&self, detail: &JobDetail) -> Option<Finding> {
-        let mut ended = self.tasks_to_keep(detail)?;
+        let deadline = tokio::time::Instant::now() + KEEPING;
+        let mut ended = self.tasks_to_keep(detail, deadline).await?;
         let mut is_all = ended.len() <= MOST_KEPT;
         ended.truncate(MOST_KEPT);
         let mut note = None;
@@ -115,7 +116,7 @@ impl Job {
             }
             Ok::<_, Error>(())
         };
-        is_all &= matches!(tokio::time::timeout(KEEPING, Box::pin(all)).await, Ok(Ok(())));
+        is_all &= matches!(tokio::time::timeout_at(deadline, Box::pin(all)).await, Ok(Ok(())));
         let more = || {
             let message = "the history of nodes does not have all tasks of this job yet";
             Finding::info("HISTORY-TASKS", message).fix("the same command adds further ones")
@@ -124,8 +125,13 @@ impl Job {
     }
 
     /// Returns the tasks that have ended and are not in the history, those that failed first; none where no history is kept.
-    fn tasks_to_keep<'d>(&self, detail: &'d JobDetail) -> Option<Vec<&'d ReplicaStatus>> {
-        let known = self.history()?.read().unwrap_or_default().records;
+    async fn tasks_to_keep<'d>(
+        &self,
+        detail: &'d JobDetail,
+        deadline: tokio::time::Instant,
+    ) -> Option<Vec<&'d ReplicaStatus>> {
+        let known = tokio::time::timeout_at(deadline, self.history()?.read_apart()).await;
+        let known = known.ok().and_then(Result::ok).unwrap_or_default().records;
         let set = set_name(self.handle());
         let of_set = known.iter().filter(|record| record.submitted() == set);
         // The newest run of each.

@@ -258,17 +258,30 @@ impl Journal {
         }
     }
 
-    /// Reads a record; none if there is none, or if this version cannot parse it.
+    /// Reads a record; none if there is none. One that this version cannot parse is an error: what it says was submitted must not
+    /// be submitted again.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] naming the file.
+    /// [`ErrorKind::Io`] and [`ErrorKind::InvalidConfig`] naming the file.
     pub fn read(&self, submission: &SubmissionId) -> Result<Option<Record>> {
-        if let Some(text) = files::read_text(&self.path(submission), MAX_RECORD)? {
-            return Ok(serde_json::from_str(&text).ok());
+        let of = |path: PathBuf| match files::read_text(&path, MAX_RECORD)? {
+            Some(text) => serde_json::from_str(&text).map(Some).map_err(|error| unreadable(&path, error)),
+            None => Ok(None),
+        };
+        if let Some(record) = of(self.path(submission))? {
+            return Ok(Some(record));
         }
         let end = format!("-{submission}.json");
         let ended = self.ended_files().find(|path| path.to_string_lossy().ends_with(&end));
-        Ok(ended.and_then(|path| parsed(&path)))
+        ended.map_or(Ok(None), of)
+    }
+
+    /// Reads a record for a look at it: one that cannot be parsed is left out here and reported as damaged.
+    pub(crate) fn look_at(&self, submission: &SubmissionId) -> Result<Option<Record>> {
+        match self.read(submission) {
+            Err(error) if error.kind() == ErrorKind::InvalidConfig => Ok(None),
+            record => record,
+        }
     }
 
     /// Removes a record; a missing one is not an error.
@@ -324,7 +337,8 @@ impl Journal {
     /// Returns the newest record that `wanted` selects with an undelivered handle, which its process will not deliver any more.
     pub(crate) fn undelivered(&self, wanted: impl Fn(&Record) -> bool) -> Result<Option<Record>> {
         for head in self.recent()?.iter().filter(|head| head.undelivered && head.handle.is_some()) {
-            let record = self.read(&head.submission)?.filter(|record| record.undelivered && wanted(record));
+            let record =
+                self.look_at(&head.submission)?.filter(|record| record.undelivered && wanted(record));
             if let Some(record) = record.filter(|record| {
                 let alive = record.owner.as_ref().and_then(Owner::is_alive);
                 !alive.unwrap_or_else(|| record.owner.is_some() && is_young(record))
@@ -371,7 +385,7 @@ impl Journal {
             own == handle || (handle.uid().is_none() && same && own.parts() == handle.parts())
         };
         if let Some(head) = recent.iter().find(|head| head.handle.as_ref().is_some_and(named))
-            && let Some(record) = self.read(&head.submission)?
+            && let Some(record) = self.look_at(&head.submission)?
         {
             return Ok(Some(record));
         }
@@ -461,6 +475,13 @@ impl Journal {
     fn lock_path(&self, submission: &SubmissionId) -> PathBuf {
         self.dir.join(format!("{submission}.lock"))
     }
+}
+
+fn unreadable(path: &Path, error: serde_json::Error) -> weftrun_core::Error {
+    let message = format!("the record of a submission cannot be read: {}: {error}", path.display());
+    weftrun_core::Error::new(ErrorKind::InvalidConfig, message)
+        .with_source(error)
+        .hint("nothing was submitted: a newer version of weftrun may have written it; use that one, or look for the job on the cluster, and then remove the file")
 }
 
 /// Returns whether the process of another machine may still send a submission, or print its handle.

@@ -164,6 +164,64 @@ async fn an_attempt_whose_answer_was_lost_is_found() {
     assert_eq!((made("lost-r2"), found.job.unwrap().attempt().unwrap().number), (1, 2));
 }
 
+/// The record of an attempt as an older version wrote it, and one that cannot be read: neither is made a second time.
+#[tokio::test]
+async fn an_attempt_of_another_version_is_not_made_again() {
+    let _alone = ALONE.lock().await;
+    let state = tempfile::tempdir().unwrap();
+    let client = client(state.path());
+    let job = submitted(&client, "upgraded").await;
+    fail(&job, XID);
+    let again = next(&client, &job).await.plan.unwrap().submit().await.unwrap();
+    let path = state
+        .path()
+        .join(format!("journal/{}.json", client.journal().find(again.handle()).unwrap().unwrap().submission));
+    let mut record: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let attempt = record["attempt"].as_object_mut().unwrap();
+    attempt.remove("earlier").unwrap();
+    attempt.remove("most").unwrap();
+    attempt.insert("previous".to_owned(), job.handle().to_string().into());
+    attempt.insert("why".to_owned(), "GPU-XID: as it was written".into());
+    std::fs::write(&path, record.to_string()).unwrap();
+    let found = next(&client, &job).await;
+    assert_eq!((found.plan.is_none(), found.job.unwrap().handle()), (true, again.handle()));
+    assert!(
+        matches!(&found.decision, Decision::Retry { why, .. } if why == "GPU-XID: as it was written"),
+        "{:?}",
+        found.decision
+    );
+    let attempts = client.attempts().unwrap();
+    let lines: Vec<String> = attempts.of(again.handle()).unwrap().earlier_lines().collect();
+    assert_eq!(lines, [format!("1 {}: GPU-XID: as it was written", job.handle())]);
+    for unreadable in ["{\"submission\":", "{\"written\": \"by a later version\"}"] {
+        std::fs::write(&path, unreadable).unwrap();
+        let error = client.next_attempt(&job, RetryPolicy::new(3)).await.unwrap_err();
+        assert!(error.message().contains("cannot be read"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), unreadable, "it is left as it is");
+    }
+    assert_eq!(made("upgraded-r2"), 1);
+}
+
+/// A history that cannot be written loses the line, with one note, and neither the job nor its next attempt.
+#[tokio::test]
+async fn a_history_that_cannot_be_written_costs_no_job() {
+    let _alone = ALONE.lock().await;
+    let state = tempfile::tempdir().unwrap();
+    let client = client(state.path());
+    std::fs::write(state.path().join("history"), "a file in place of the folder").unwrap();
+    let job = submitted(&client, "unwritten").await;
+    fail(&job, XID);
+    let why = job.why().await.unwrap();
+    assert_eq!(why.cause.as_ref().unwrap().code, "GPU-XID", "{why:?}");
+    let notes: Vec<_> = why.findings.iter().filter(|finding| finding.code == "HISTORY-UNWRITTEN").collect();
+    assert_eq!(notes.len(), 1, "{:?}", why.findings);
+    assert!(notes[0].message.contains("history"), "{:?}", notes[0]);
+    let second = next(&client, &job).await;
+    assert_eq!(proven(&second), ["gpu-17"]);
+    second.plan.unwrap().submit().await.unwrap();
+    assert_eq!(made("unwritten-r2"), 1);
+}
+
 #[tokio::test]
 async fn two_clients_that_watch_a_job_make_one_attempt() {
     let _alone = ALONE.lock().await;

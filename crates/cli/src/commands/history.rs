@@ -108,5 +108,11 @@ fn say_imported(context: &Context, imported: Imported) {
     if imported.unread > 0 {
         line.push_str(&format!("; {} cannot be read as a cycle", counted(imported.unread, "file")));
     }
+    if imported.logs_left_out > 0 {
+        let logs = counted(imported.logs_left_out, "log");
+        line.push_str(&format!(
+            "; {logs} not used: named by another cycle too, written at another time, longer than 1 GiB, or not read within ten minutes"
+        ));
+    }
     context.out.say(line);
 }

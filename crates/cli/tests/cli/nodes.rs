@@ -94,17 +94,24 @@ fn the_history_is_the_users() {
 /// The cycles of NVRx are runs of their nodes.
 #[test]
 fn cycles_of_nvrx_are_imported() {
-    let place = place();
+    let place = Place::new();
+    place.configure("[target.prod]\nbackend = \"slurm\"\n[target.k8s]\nbackend = \"kubeflow\"\n");
     place.write(
         "nvrx/cycle_info.4711.0.0",
         "{\"job_id\":\"4711\",\"attempt_index\":0,\"cycle_number\":0,\"cycle_start_time\":\"2026-08-07T10:00:00Z\",\"cycle_end_time\":\"2026-08-07T11:00:00Z\",\"active_nodes\":\"gpu-[40-41]\"}",
     );
     let done = place.run("history --import nvrx -b prod").ok();
-    assert!(done.err.contains("1 cycle of NVRx") && done.out.contains("4 jobs, 5 nodes"), "{done:?}");
+    assert!(done.err.contains("1 cycle of NVRx") && done.out.contains("1 job, 2 nodes"), "{done:?}");
     assert!(place.run("nodes --offline -b prod").ok().out.contains("gpu-41"));
     place.run("history --import nowhere -b prod").code(6);
     let none = place.run("history --import . -b prod");
     assert!(none.code == 6 && none.err.contains("--ft-cycle-info-dir"), "{none:?}");
+    // Their jobs are those of Slurm.
+    for other in ["k8s", "local"] {
+        let refused = place.run(&format!("history --import nvrx -b {other}"));
+        assert!(refused.code != 0 && refused.err.contains("named by Slurm"), "{refused:?}");
+        assert!(!place.state().join(format!("history/{other}.jsonl")).exists());
+    }
 }
 
 /// On this machine no node is left out, and what a program does is never repeated.

@@ -8,7 +8,7 @@ use weftrun_core::Confidence;
 use weftrun_core::fabric::NodeState;
 use weftrun_core::text::counted;
 
-use super::{Fault, JobRecord, RunId};
+use super::{CauseRecord, Fault, JobRecord, RunId};
 
 /// How long an event counts against a node: it may have been repaired since.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -143,7 +143,11 @@ pub fn judge(records: &[JobRecord], folded: &FoldedRuns, now: Timestamp) -> Vec<
     for (node, runs) in folded {
         nodes.entry(node).or_insert_with(|| NodeReport::new(node)).ran(runs.runs, runs.last);
     }
-    for record in &records {
+    // The job's own record is of the same runs as those of its cycles.
+    let in_cycles: HashSet<RunId<'_>> =
+        records.iter().filter(|record| record.cycle.is_some()).map(|record| job_run(record)).collect();
+    let is_cut = |record: &JobRecord| record.cycle.is_none() && in_cycles.contains(&record.run());
+    for record in records.iter().filter(|record| !is_cut(record)) {
         for node in &record.nodes {
             nodes.entry(node).or_insert_with(|| NodeReport::new(node)).ran(1, record.at);
         }
@@ -152,11 +156,15 @@ pub fn judge(records: &[JobRecord], folded: &FoldedRuns, now: Timestamp) -> Vec<
     let recent: Vec<&JobRecord> = records.iter().copied().filter(|record| counts(record)).collect();
     // A node that was repaired since is no common end of what fails now; what is old is listed by all that is known.
     let (ends_now, ends_ever) = (ends_of_links(&recent), ends_of_links(&records));
+    let ends = |record: &JobRecord| if counts(record) { &ends_now } else { &ends_ever };
+    let by_cycles: HashSet<(RunId<'_>, &str)> = records
+        .iter()
+        .filter(|record| record.cycle.is_some())
+        .filter_map(|record| Some((job_run(record), accusation(record, ends(record))?.2)))
+        .collect();
     for record in &records {
-        let ends = if counts(record) { &ends_now } else { &ends_ever };
-        if let Some(cause) = &record.cause
-            && let Some(fault) = cause.fault_of_node()
-            && let Some(node) = accused(&cause.nodes, ends)
+        if let Some((cause, fault, node)) = accusation(record, ends(record))
+            && !(record.cycle.is_none() && by_cycles.contains(&(record.run(), node)))
         {
             let report = nodes.entry(node).or_insert_with(|| NodeReport::new(node));
             report.failures = report.failures.saturating_add(1);
@@ -188,6 +196,11 @@ fn event_of(record: &JobRecord, what: String, counts: bool) -> NodeEvent {
     NodeEvent { at: record.at, job, set, code: None, fault: None, what, counts }
 }
 
+/// Returns the run of a job of which a record, or that of one of its cycles, is.
+fn job_run(record: &JobRecord) -> RunId<'_> {
+    RunId { cycle: None, ..record.run() }
+}
+
 /// Returns the latest record of each run, in the order of their ends.
 fn latest(records: &[JobRecord]) -> Vec<&JobRecord> {
     let mut of: HashMap<RunId<'_>, &JobRecord> = HashMap::with_capacity(records.len());
@@ -209,6 +222,15 @@ fn ends_of_links<'r>(records: &[&'r JobRecord]) -> HashMap<&'r str, usize> {
         }
     }
     ends.into_iter().map(|(node, jobs)| (node, jobs.len())).collect()
+}
+
+/// Returns the cause that counts against a node, whose fault it is, and the node.
+fn accusation<'r>(
+    record: &'r JobRecord,
+    ends: &HashMap<&str, usize>,
+) -> Option<(&'r CauseRecord, Fault, &'r str)> {
+    let cause = record.cause.as_ref()?;
+    Some((cause, cause.fault_of_node()?, accused(&cause.nodes, ends)?))
 }
 
 /// Returns the node that a failure counts against: the one that it names, or of several the one that more failures name than

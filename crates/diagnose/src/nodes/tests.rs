@@ -45,6 +45,32 @@ fn of<'j>(judged: &'j [(String, Judgement)], node: &str) -> &'j Judgement {
     &judged.iter().find(|(name, _)| name == node).unwrap().1
 }
 
+/// A job's own record and those of its cycles are of the same runs, and one failure in both is one.
+#[test]
+fn a_failure_of_a_cycle_is_counted_once() {
+    let cycle =
+        |number: u32, attempt: u32, record: JobRecord| JobRecord { cycle: Some(number), attempt, ..record };
+    let event = |node: &str| failed(job(1, start(), &["a", "b"]), "X", Some(Fault::Node), &[node]);
+    let seen = |records: &[JobRecord], node: &str| {
+        let nodes = judge(records, &FoldedRuns::new(), start());
+        let node = nodes.iter().find(|report| report.node == node).unwrap();
+        (node.runs, node.failures, node.events.len())
+    };
+    let cycles = [cycle(0, 0, event("a")), cycle(1, 0, job(1, start(), &["a", "b"]))];
+    assert_eq!(seen(&cycles, "a"), (2, 1, 1));
+    for own_first in [true, false] {
+        let mut records = cycles.to_vec();
+        records.insert(if own_first { 0 } else { 2 }, event("a"));
+        assert_eq!(seen(&records, "a"), (2, 1, 1), "the same failure");
+    }
+    // What the cycles do not show is not lost: they may have no logs.
+    let other = [cycles[0].clone(), cycles[1].clone(), event("b")];
+    assert_eq!((seen(&other, "a"), seen(&other, "b")), ((2, 1, 1), (2, 1, 1)));
+    // Nor is another run of the job.
+    let later = [cycle(0, 1, event("a")), event("a")];
+    assert_eq!(seen(&later, "a"), (2, 2, 2));
+}
+
 /// Two independent events, or one that proves a fault of the hardware; what a program does never counts.
 #[test]
 fn a_suspect_needs_two_events_or_a_proof() {

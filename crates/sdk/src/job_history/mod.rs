@@ -170,6 +170,18 @@ impl JobHistory {
         Ok(text.map_or_else(JobsPast::default, |text| JobsPast::of(&text)))
     }
 
+    /// Reads it beside what runs on this thread's runtime, where there is one.
+    pub(crate) async fn read_apart(&self) -> Result<JobsPast> {
+        let history = self.clone();
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => runtime.spawn_blocking(move || history.read()).await.unwrap_or_else(|failed| {
+                Err(Error::new(ErrorKind::Unexpected, "reading the history was not finished")
+                    .with_source(failed))
+            }),
+            Err(_) => history.read(),
+        }
+    }
+
     /// Judges every node that it names, the worst first.
     ///
     /// # Errors
@@ -199,9 +211,10 @@ impl JobHistory {
         let mut locked = self.lock()?;
         let mut past = self.read()?;
         let now = weftrun_backends::clock::now();
-        let forgotten = past.forget(node, now);
+        let until = [(node.to_owned(), now)].into();
+        let forgotten = forget(&mut past.records, &until);
         let failed = |error| files::io_error("cannot write", &self.path, error);
-        let line = text_of(&Forgotten { forgotten: [(node.to_owned(), now)].into() })?;
+        let line = text_of(&Forgotten { forgotten: until })?;
         let tail = locked.tail().map_err(failed)?;
         locked.append(&line, &tail).map_err(failed)?;
         Ok(forgotten)
@@ -282,25 +295,8 @@ impl JobsPast {
                 past.unread += usize::from(is_whole && !line.is_empty());
             }
         }
-        for (node, until) in past.forgotten.clone() {
-            past.forget(&node, until);
-        }
+        forget(&mut past.records, &past.forgotten);
         past
-    }
-
-    /// Removes what counts against a node of jobs that had ended by then. Returns how many events that are.
-    fn forget(&mut self, node: &str, until: Timestamp) -> usize {
-        let mut forgotten = 0;
-        for record in self.records.iter_mut().filter(|record| record.at <= until) {
-            let (before, cause) = (record.slow.len(), record.cause.as_mut());
-            record.slow.retain(|slow| slow.node != node);
-            forgotten += before - record.slow.len();
-            if let Some(cause) = cause.filter(|cause| cause.nodes.iter().any(|named| named == node)) {
-                cause.nodes.retain(|named| named != node);
-                forgotten += 1;
-            }
-        }
-        forgotten
     }
 
     fn fold_runs(&mut self, node: String, runs: NodeRuns) {
@@ -345,6 +341,24 @@ impl JobsPast {
         }
         Ok(())
     }
+}
+
+/// Removes what counts against nodes of jobs that had ended by then. Returns how many events that are.
+fn forget(records: &mut [JobRecord], until: &BTreeMap<String, Timestamp>) -> usize {
+    let mut forgotten = 0;
+    for record in records {
+        let at = record.at;
+        let counts = |node: &str| until.get(node).is_none_or(|until| at > *until);
+        let before = record.slow.len();
+        record.slow.retain(|slow| counts(&slow.node));
+        forgotten += before - record.slow.len();
+        if let Some(cause) = &mut record.cause {
+            let before = cause.nodes.len();
+            cause.nodes.retain(|node| counts(node));
+            forgotten += before - cause.nodes.len();
+        }
+    }
+    forgotten
 }
 
 /// Reads a line; none if it is no record of a job. Names that no node can have are left out.

@@ -179,6 +179,22 @@ fn a_file_that_another_process_holds_is_waited_for_shortly() {
     assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
+/// Each record is looked at once, however many nodes were forgotten; what happens later counts.
+#[test]
+fn many_forgotten_nodes_are_looked_up_in_one_pass() {
+    let (at, later) = (Timestamp::from_second(1_790_000_000).unwrap(), Timestamp::MAX);
+    let mut records: Vec<JobRecord> = (0..4000).map(|number| slow(number, &format!("n{number}"))).collect();
+    records.iter_mut().for_each(|record| record.at = at);
+    let until: BTreeMap<String, Timestamp> = (0..4000).map(|number| (format!("n{number}"), at)).collect();
+    records[7].at = later;
+    let began = std::time::Instant::now();
+    assert_eq!(forget(&mut records, &until), 3999);
+    // 16 million steps take seconds in a debug build.
+    assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+    let left: Vec<&str> = records.iter().flat_map(|record| &record.slow).map(|slow| &*slow.node).collect();
+    assert_eq!(left, ["n7"]);
+}
+
 const WRITER: &str = "WEFTRUN_TEST_HISTORY";
 const LINES: u32 = 150;
 
@@ -186,8 +202,9 @@ const LINES: u32 = 150;
 #[test]
 fn writer() {
     let Ok(named) = std::env::var(WRITER) else { return };
-    let (folder, first) = named.rsplit_once(':').unwrap();
-    let (history, first): (_, u32) = (history(Path::new(folder)), first.parse().unwrap());
+    let [folder, first, shared] = named.split(':').collect::<Vec<_>>().try_into().unwrap();
+    let (mut history, first): (_, u32) = (history(Path::new(folder)), first.parse().unwrap());
+    history.shared = shared == "true";
     for number in first..first + LINES {
         history.append(&record(number)).unwrap();
         if number % 50 == 0 {
@@ -196,14 +213,20 @@ fn writer() {
     }
 }
 
+/// In the state folder of one user, and in a folder that several share.
 #[test]
 fn processes_that_write_one_history_lose_no_line() {
+    [false, true].into_iter().for_each(write_at_once);
+}
+
+fn write_at_once(shared: bool) {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("history")).unwrap();
     let this = std::env::current_exe().unwrap();
     let start = |first: u32| {
         let mut command = Command::new(&this);
         command.args(["--exact", "job_history::tests::writer"]).stdout(std::process::Stdio::null());
-        command.env(WRITER, format!("{}:{first}", folder.path().display())).spawn().unwrap()
+        command.env(WRITER, format!("{}:{first}:{shared}", folder.path().display())).spawn().unwrap()
     };
     let children: Vec<_> = [1000, 2000, 3000].map(start).into();
     for mut child in children {
