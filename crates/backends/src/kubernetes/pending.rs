@@ -16,6 +16,9 @@ pub const NAMESPACE_FIX: &str =
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
 
+/// The code of a deleted pod that keeps the next one of its name from being created: no cause of a failure, since pods end so, too.
+pub const POD_ENDING: &str = "K8S-POD-ENDING";
+
 /// What the API server says of a name whose object was deleted and has not ended.
 const BEING_DELETED: &str = "object is being deleted";
 
@@ -253,7 +256,7 @@ fn refused_pod(event: &PodEvent) -> Finding {
             .fix(format!("{}; the operator creates the pods by itself once it answers", down.fix()));
     }
     if text.contains(BEING_DELETED) {
-        return base("K8S-POD-ENDING", "the pod before it was deleted and has not ended").fix(
+        return base(POD_ENDING, "the pod before it was deleted and has not ended").fix(
             "wait for its grace period; if it stays, `kubectl get pod NAME -o yaml` shows the finalizer that holds it, and `kubectl get node` whether its node answers",
         );
     }
