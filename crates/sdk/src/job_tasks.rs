@@ -228,7 +228,7 @@ fn with_name(array: &JobHandle, name: &str) -> JobHandle {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use weftrun_core::backend::{Backend, BackendEntry};
     use weftrun_testkit::fake::Fake;
@@ -236,20 +236,17 @@ mod tests {
     use super::*;
     use crate::{Client, Config, Registry};
 
+    static FAKE: LazyLock<Fake> = LazyLock::new(|| Fake::new("fake").with(|can| can.arrays = Arrays::Native));
+
     #[tokio::test]
     async fn failed_tasks_without_a_cause_are_read_once_and_one_that_is_gone_is_said() {
-        let fake = Fake::new("fake").with(|can| can.arrays = Arrays::Native);
-        let backend = fake.clone();
-        let connect = move |_| {
-            let backend = backend.clone();
-            Box::pin(async { Ok(Arc::new(backend) as Arc<dyn Backend>) }) as _
-        };
+        let connect = |_| Box::pin(async { Ok(Arc::new(FAKE.clone()) as Arc<dyn Backend>) }) as _;
         let registry = Registry::empty().with(BackendEntry::new("fake", "", "here", connect));
         let state = tempfile::tempdir().unwrap();
         let client =
             Client::builder().registry(registry).config(Config::empty(state.path())).build().unwrap();
-        let array = fake.add("lr", 1, 1);
-        fake.array(&array, &[JobPhase::Failed; 70]);
+        let array = FAKE.add("lr", 1, 1);
+        FAKE.array(&array, &[JobPhase::Failed; 70]);
         let job = client.attach(&array).await.unwrap();
         let look = async || {
             let detail = job.describe().await.unwrap();
@@ -258,7 +255,7 @@ mod tests {
         let (note, left) = look().await;
         assert_eq!((note.unwrap().code.as_str(), left), ("HISTORY-TASKS", 6));
         // One of those that are left is gone.
-        fake.remove(&with_name(&array, "lr_69"));
+        FAKE.remove(&with_name(&array, "lr_69"));
         let (note, left) = look().await;
         let note = note.unwrap();
         assert!(note.message.contains("there is no job fake://fake/lr_69"), "{}", note.message);
