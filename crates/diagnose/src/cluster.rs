@@ -128,6 +128,7 @@ pub(crate) fn class_of(code: &str) -> Option<CauseClass> {
         | "K8S-DEVICES"
         | "K8S-START"
         | "K8S-NO-OPERATOR"
+        | "K8S-POD-ENDING"
         | "SLURM-OUTPUT-UNUSABLE" => CauseClass::NotStarted,
         "K8S-EXIT" | "K8S-CRASH-LOOP" | "K8S-FAILED" => CauseClass::ExitCode,
         _ => return None,

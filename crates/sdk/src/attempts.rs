@@ -114,28 +114,28 @@ impl Attempt {
 
 /// The attempts after the first among the newest submissions, by their jobs: a job with its attempts is shown as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attempts {
-    of: BTreeMap<JobHandle, Attempt>,
-    replaced: BTreeSet<JobHandle>,
-}
+pub struct Attempts(BTreeMap<JobHandle, Attempt>);
 
 impl FromIterator<(JobHandle, Attempt)> for Attempts {
     fn from_iter<I: IntoIterator<Item = (JobHandle, Attempt)>>(attempts: I) -> Self {
-        let of: BTreeMap<JobHandle, Attempt> = attempts.into_iter().collect();
-        let replaced = of.values().flat_map(|attempt| &attempt.earlier).map(|earlier| earlier.job.clone());
-        Self { replaced: replaced.collect(), of }
+        Self(attempts.into_iter().collect())
     }
 }
 
 impl Attempts {
     /// Returns which attempt a job is; none for a first submission.
     pub fn of(&self, job: &JobHandle) -> Option<&Attempt> {
-        self.of.get(job)
+        self.0.get(job)
     }
 
-    /// Returns whether a later attempt stands for a job.
-    pub fn is_replaced(&self, job: &JobHandle) -> bool {
-        self.replaced.contains(job)
+    /// Returns the jobs for which a later attempt in a list stands: those that it follows. Where the list has no later attempt of a
+    /// job, the job stands for itself.
+    pub fn replaced_in<'a>(
+        &'a self,
+        list: impl IntoIterator<Item = &'a JobHandle>,
+    ) -> BTreeSet<&'a JobHandle> {
+        let later = list.into_iter().filter_map(|job| self.of(job));
+        later.flat_map(|attempt| &attempt.earlier).map(|earlier| &earlier.job).collect()
     }
 }
 

@@ -106,22 +106,30 @@ impl Job {
         let mut ended = self.tasks_to_keep(detail, deadline).await?;
         let mut is_all = ended.len() <= MOST_KEPT;
         ended.truncate(MOST_KEPT);
-        let mut note = None;
+        let (mut note, mut failed) = (None, None);
         let all = async {
             let tasks = self.jobs_of(&ended).await?;
             let keeping = stream::iter(tasks).map(|task| async move { task.keep().await });
             let mut keeping = keeping.buffer_unordered(AT_ONCE);
             while let Some(kept) = keeping.next().await {
-                note = note.take().or(kept);
+                match kept {
+                    Ok(unwritten) => note = note.take().or(unwritten),
+                    Err(error) => failed = failed.take().or(Some(error)),
+                }
             }
             Ok::<_, Error>(())
         };
-        is_all &= matches!(tokio::time::timeout_at(deadline, Box::pin(all)).await, Ok(Ok(())));
+        let done = tokio::time::timeout_at(deadline, Box::pin(all)).await;
+        match done {
+            Ok(all) => failed = all.err().or(failed),
+            Err(_) => is_all = false,
+        }
         let more = || {
-            let message = "the history of nodes does not have all tasks of this job yet";
+            let why = failed.as_ref().map_or_else(String::new, |error| format!(": {}", error.one_line()));
+            let message = format!("the history of nodes does not have all tasks of this job yet{why}");
             Finding::info("HISTORY-TASKS", message).fix("the same command adds further ones")
         };
-        note.or_else(|| (!is_all).then(more))
+        note.or_else(|| (!is_all || failed.is_some()).then(more))
     }
 
     /// Returns the tasks that have ended and are not in the history, those that failed first; none where no history is kept.
@@ -138,10 +146,9 @@ impl Job {
         let known: BTreeMap<u32, &JobRecord> =
             of_set.filter_map(|record| Some((record.task?, record))).collect();
         let is_known = |task: &ReplicaStatus| {
-            known.get(&task.index).is_some_and(|known| {
-                let is_explained = known.cause.is_some() || task.phase != JobPhase::Failed;
-                known.outcome == task.phase && known.attempt >= task.restarts && is_explained
-            })
+            // Its logs may show no cause: they were read, and are not read again at each look.
+            let known = known.get(&task.index);
+            known.is_some_and(|known| known.outcome == task.phase && known.attempt >= task.restarts)
         };
         let ended = |task: &&ReplicaStatus| task.role == TASK && task.phase.is_terminal() && !is_known(task);
         let mut ended: Vec<&ReplicaStatus> = detail.replicas.iter().filter(ended).collect();
@@ -149,17 +156,17 @@ impl Job {
         Some(ended)
     }
 
-    /// Adds a task that has ended to the history of nodes.
-    async fn keep(&self) -> Option<Finding> {
-        let detail = self.describe().await.ok()?;
-        match detail.summary.phase {
+    /// Adds a task that has ended to the history of nodes. Returns a note where it could not be written.
+    async fn keep(&self) -> Result<Option<Finding>> {
+        let detail = self.describe().await?;
+        Ok(match detail.summary.phase {
             // Why it failed is kept with it.
             JobPhase::Failed => {
                 let why = Box::pin(self.why_with(&detail)).await;
                 why.findings.into_iter().find(|finding| finding.code == HISTORY_UNWRITTEN)
             }
             _ => Box::pin(self.keep_end(&detail, None, FabricSeen::Unknown)).await,
-        }
+        })
     }
 
     /// Returns tasks as jobs of their own, those that the cluster has.
@@ -223,4 +230,41 @@ fn set_name(handle: &JobHandle) -> String {
 fn with_name(array: &JobHandle, name: &str) -> JobHandle {
     let parts = array.parts().split_last().map_or(&[][..], |(_, before)| before);
     JobHandle::new(array.backend(), array.target(), parts.iter().cloned().chain([name.to_owned()]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, LazyLock};
+
+    use weftrun_core::backend::{Backend, BackendEntry};
+    use weftrun_testkit::fake::Fake;
+
+    use super::*;
+    use crate::{Client, Config, Registry};
+
+    static FAKE: LazyLock<Fake> = LazyLock::new(|| Fake::new("fake").with(|can| can.arrays = Arrays::Native));
+
+    #[tokio::test]
+    async fn failed_tasks_without_a_cause_are_read_once_and_one_that_is_gone_is_said() {
+        let connect = |_| Box::pin(async { Ok(Arc::new(FAKE.clone()) as Arc<dyn Backend>) }) as _;
+        let registry = Registry::empty().with(BackendEntry::new("fake", "", "here", connect));
+        let state = tempfile::tempdir().unwrap();
+        let client =
+            Client::builder().registry(registry).config(Config::empty(state.path())).build().unwrap();
+        let array = FAKE.add("lr", 1, 1);
+        FAKE.array(&array, &[JobPhase::Failed; 70]);
+        let job = client.attach(&array).await.unwrap();
+        let look = async || {
+            let detail = job.describe().await.unwrap();
+            (job.keep_tasks(&detail).await, job.tasks_to_keep(&detail).unwrap().len())
+        };
+        let (note, left) = look().await;
+        assert_eq!((note.unwrap().code.as_str(), left), ("HISTORY-TASKS", 6));
+        // One of those that are left is gone.
+        FAKE.remove(&with_name(&array, "lr_69"));
+        let (note, left) = look().await;
+        let note = note.unwrap();
+        assert!(note.message.contains("there is no job fake://fake/lr_69"), "{}", note.message);
+        assert_eq!((note.code.as_str(), left), ("HISTORY-TASKS", 1));
+    }
 }

@@ -106,7 +106,11 @@ async fn the_node_that_failed_is_left_out() {
     let third = next(&client, &again).await;
     assert_eq!((third.number, &*third.plan.as_ref().unwrap().planned().spec.name), (3, "xid-r3"));
     let attempts = client.attempts().unwrap();
-    assert!(attempts.is_replaced(job.handle()) && !attempts.is_replaced(again.handle()));
+    let replaced = |list: &[&Job]| {
+        attempts.replaced_in(list.iter().map(|job| job.handle())).into_iter().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(replaced(&[&job, &again]), [job.handle().clone()]);
+    assert!(replaced(&[&job]).is_empty(), "the later attempt is not in the list");
     assert_eq!(attempts.of(again.handle()).unwrap().label(), "attempt 2/4");
     let facts = again.describe().await.unwrap().facts;
     let before = facts.iter().find(|(key, _)| key == "before").unwrap();

@@ -110,6 +110,10 @@ fn retried() -> Model {
 fn attempts_are_one_job() {
     sizes("jobs_attempts", retried);
     assert!(!screen(&mut retried(), 160, 48).contains("rank 17 exited"));
+    // Without the second attempt, the first one stands for itself.
+    let mut deleted = retried();
+    deleted.jobs.entries.retain(|entry| entry.summary.handle != handle("moe-abl-2"));
+    assert!(screen(&mut deleted, 160, 48).contains("rank 17 exited"));
 }
 
 #[test]

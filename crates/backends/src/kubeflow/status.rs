@@ -17,7 +17,7 @@ use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
 use crate::kubernetes::logs::RankPosition;
 use crate::kubernetes::{
-    ContainerState, NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
+    ContainerState, NODE_LOST, POD_ENDING, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
 };
 
 /// The annotation of a job that was cancelled: its record stays, suspended.
@@ -536,6 +536,7 @@ impl Job {
             .filter_map(|event| Some((job_event_finding(event)?, begun.contains(event.about.2.as_str()))))
             .filter(|(finding, begun)| match finding.code.as_str() {
                 NODE_LOST => phase != JobPhase::Succeeded,
+                POD_ENDING => !over && !begun && !phase.is_terminal(),
                 _ => !over && !begun,
             })
             .map(|(finding, _)| finding)

@@ -5,7 +5,7 @@ use weftrun_core::job::JobPhase;
 
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::Pod;
+use crate::kubernetes::{Pod, PodEvent};
 
 fn running(kind: Kind, spec: &Value, status: &Value) -> Job {
     let mut status = status.clone();
@@ -85,4 +85,23 @@ fn a_job_whose_last_pods_wait_for_a_node_is_not_running() {
     let (phase, reason) = job.phase(&[&runs, &waits]);
     assert!(phase == JobPhase::Pending && reason.contains("Insufficient"), "{phase}: {reason}");
     assert_eq!(job.phase(&[&runs, &runs]).0, JobPhase::Running);
+}
+
+#[test]
+fn a_pod_that_does_not_end_is_told_while_the_job_waits_and_is_no_cause_of_a_failure() {
+    let event = PodEvent {
+        reason: "FailedCreatePod".to_owned(),
+        message: "Error creating: object is being deleted: pods \"a-worker-0\" already exists".to_owned(),
+        count: 20,
+        ..PodEvent::default()
+    };
+    let codes = |condition: &str| {
+        let spec = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}});
+        let mut job = running(Kind::PyTorchJob, &spec, &json!({}));
+        job.object["status"]["conditions"] = json!([{"type": condition, "status": "True"}]);
+        let found = job.findings(&[], &[], &[&event]);
+        found.into_iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes("Created"), ["K8S-POD-ENDING"]);
+    assert_eq!(codes("Failed"), ["K8S-FAILED"]);
 }

@@ -53,7 +53,7 @@ pub use error::{
 };
 pub use exec::{attach, does_not_run, exec, node_of, ranks_of};
 pub use facts::{Right, fold_hidden, hostname_id, namespace_facts, node_groups, rights};
-pub use pending::{NAMESPACE_DELETED, NAMESPACE_FIX, NODE_LOST, job_event_finding, pod_finding};
+pub use pending::{NAMESPACE_DELETED, NAMESPACE_FIX, NODE_LOST, POD_ENDING, job_event_finding, pod_finding};
 pub use pod::{ContainerState, Disruption, Exit, Pod, PodEvent, State};
 pub use port::open_port;
 pub use queues::queues;

@@ -153,7 +153,7 @@ mod tests {
         let expected = [
             "cordoned for 2d",
             "Ready=Unknown (NodeStatusUnknown) for 3h",
-            "taint team/repair=x[2J:NoExecute",
+            "taint team/repair=x [2J:NoExecute",
         ];
         assert_eq!(lines(&node), expected);
         assert!(lines(&json!({"metadata": {"name": "n"}, "status": {"conditions": [fine]}})).is_empty());

@@ -16,6 +16,12 @@ pub const NAMESPACE_FIX: &str =
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
 
+/// The code of a deleted pod that keeps the next one of its name from being created: no cause of a failure, since pods end so, too.
+pub const POD_ENDING: &str = "K8S-POD-ENDING";
+
+/// What the API server says of a name whose object was deleted and has not ended.
+const BEING_DELETED: &str = "object is being deleted";
+
 /// How often an event must have occurred if its cause may be temporary.
 const REPEATED: u64 = 5;
 
@@ -189,16 +195,11 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
     let text = event.message.as_str();
     let finding = |code: &str, message: String| Finding::warning(code, message).at(&event.about.1);
     Some(match event.reason.as_str() {
-        // The pod before has not ended yet: its operator creates the next one later.
+        // The pod before has not ended yet, or the cache of an operator that has just started lacks pods that it created: it
+        // creates the next one later. If that continues, the name stays taken.
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
-            if text.contains("object is being deleted") =>
-        {
-            return None;
-        }
-        // The cache of an operator that has just started may lack pods that it created, and it creates one
-        // again. If that continues, another object has the name.
-        "FailedCreatePod" | "FailedCreate" | "FailedCreateJob"
-            if text.contains("already exists") && event.count < REPEATED =>
+            if (text.contains(BEING_DELETED) || text.contains("already exists"))
+                && event.count < REPEATED =>
         {
             return None;
         }
@@ -253,6 +254,11 @@ fn refused_pod(event: &PodEvent) -> Finding {
     if let Some(down) = webhook_down(text) {
         return base(WEBHOOK_DOWN, &format!("{}, so no pod is created", down.who()))
             .fix(format!("{}; the operator creates the pods by itself once it answers", down.fix()));
+    }
+    if text.contains(BEING_DELETED) {
+        return base(POD_ENDING, "the pod before it was deleted and has not ended").fix(
+            "wait for its grace period; if it stays, `kubectl get pod NAME -o yaml` shows the finalizer that holds it, and `kubectl get node` whether its node answers",
+        );
     }
     if text.contains("because it is being terminated") {
         return Finding::error(NAMESPACE_DELETED, format!("the job's namespace is being deleted: {text}"))
@@ -369,7 +375,12 @@ mod tests {
         assert_eq!(job_event_finding(&again).unwrap().code, "K8S-POD-REFUSED");
         again.message =
             "Error creating: object is being deleted: pods \"pt-worker-0\" already exists".to_owned();
+        again.count = 4;
         assert_eq!(job_event_finding(&again), None, "a pod that was deleted by hand has not ended yet");
+        again.count = 20;
+        let held = job_event_finding(&again).unwrap();
+        assert_eq!(held.code, "K8S-POD-ENDING");
+        assert!(held.message.contains("has not ended") && held.fix.unwrap().text.contains("finalizer"));
         assert_eq!(job_event_finding(&event("Pulled", "Container image present")), None);
     }
 

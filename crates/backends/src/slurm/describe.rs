@@ -11,7 +11,9 @@ use super::{findings, lookup, nodelist, state, status, usage};
 pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> {
     let (id, mut found) = lookup::must_find(client, handle).await?;
     if found.shown.is_none() {
-        found.shown = client.shown(&id).await?.into_iter().next();
+        let shown = client.shown(&id).await?;
+        lookup::add_restarts(&mut found.rows, &shown);
+        found.shown = shown.into_iter().next();
     }
     let (runs, attempts, used) =
         tokio::join!(client.accounted_if_up(Some(&id), 0), attempts(client, &id), usage::facts(client, &id),);
@@ -24,10 +26,9 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     if let ([one], Some(_)) = (found.rows.as_slice(), id.task) {
         detail.replicas.extend(status::further_nodes(one));
     }
-    let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
     let is_array = found.rows.iter().any(Job::is_of_array);
     for replica in &mut detail.replicas {
-        replica.restarts = restarts;
+        replica.restarts = replica.restarts.max(attempts.saturating_sub(1));
         if !is_array && detail.summary.phase.is_terminal() && replica.exit_code.is_none() {
             replica.exit_code = detail.summary.exit_code;
         }

@@ -45,6 +45,7 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
             let own = shown.iter().find(|shown| shown.task == row.task);
             row.exit_code = own.and_then(|own| own.exit_code).or(row.exit_code);
         }
+        add_restarts(&mut rows, &shown);
         let shown = shown
             .into_iter()
             .filter(|shown| state::phase(&shown.state, "") == JobPhase::Failed)
@@ -52,6 +53,14 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
         return Ok(Some(JobRows { rows, shown }));
     }
     gone(client, id).await
+}
+
+/// Adds how often each row was queued again: each task of an array for itself.
+pub fn add_restarts(rows: &mut [Job], shown: &[Shown]) {
+    for row in rows {
+        let own = shown.iter().filter(|shown| shown.task == row.task).map(|shown| shown.restarts);
+        row.restarts = own.max().unwrap_or(0).max(row.restarts);
+    }
 }
 
 /// Adds the tasks that slurmctld has forgotten to those of an array that it still has, once all of these have ended: without them, an
@@ -338,6 +347,15 @@ mod tests {
         assert_eq!(found.phase(), JobPhase::Failed);
         let summary = found.summary(JobHandle::new("slurm", "x", ["7"]));
         assert_eq!(summary.tasks.unwrap().phases[&JobPhase::Succeeded], 2, "what slurmctld has counts first");
+    }
+
+    #[test]
+    fn each_task_has_its_own_restarts() {
+        let mut rows = vec![Job::task_of_array(0, "FAILED"), Job::task_of_array(1, "COMPLETED")];
+        let shown = |task: u64, restarts: u32| Shown { task: Some(task), restarts, ..Shown::default() };
+        add_restarts(&mut rows, &[shown(0, 3), shown(1, 0)]);
+        let replicas = status::replicas(&rows.iter().collect::<Vec<_>>());
+        assert_eq!(replicas.iter().map(|replica| replica.restarts).collect::<Vec<_>>(), [3, 0]);
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Job {
     pub name: String,
     /// Exit code, if the source has it.
     pub exit_code: Option<i32>,
+    /// Number of requeues, where `scontrol` was asked for them.
+    pub restarts: u32,
 }
 
 #[cfg(test)]

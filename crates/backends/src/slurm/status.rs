@@ -116,6 +116,7 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
                 ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
             replica.reason = reason(job, job.exit_code);
             replica.node = nodes.first().cloned();
+            replica.restarts = job.restarts;
             // Slurm has 0 for a task that runs.
             replica.exit_code = job.exit_code.filter(|_| phase.is_terminal());
             replicas.push(replica);
@@ -125,6 +126,7 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
             let mut replica =
                 ReplicaStatus::new(node, &role, u32::try_from(index).unwrap_or(u32::MAX), phase);
             replica.node = Some(node.clone());
+            replica.restarts = job.restarts;
             replicas.push(replica);
         }
     }
@@ -137,6 +139,7 @@ pub fn further_nodes(task: &Job) -> Vec<ReplicaStatus> {
     let replica = |node: String| {
         let mut replica = ReplicaStatus::new(&node, "task", number, task.phase());
         replica.node = Some(node);
+        replica.restarts = task.restarts;
         replica
     };
     nodelist::expand(&task.nodes).into_iter().skip(1).map(replica).collect()

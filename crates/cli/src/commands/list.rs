@@ -12,7 +12,7 @@ use weftrun::core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, a
 use weftrun::core::log::clean_text;
 use weftrun::core::text::suggestion;
 use weftrun::report::{EventLine, ListReport};
-use weftrun::{Client, Outcome, Record, Result};
+use weftrun::{Attempts, Client, Outcome, Record, Result};
 
 use crate::context::Context;
 use crate::global::Format;
@@ -86,7 +86,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         jobs = once(jobs);
         jobs.sort_by_key(|job| std::cmp::Reverse(job.created));
     }
-    as_attempts(&client, &mut jobs)?;
+    as_attempts(&client.attempts()?, &mut jobs);
     jobs.truncate(args.limit.unwrap_or(usize::MAX));
     match context.out.format {
         Format::Table | Format::Wide => {
@@ -105,16 +105,16 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     Ok(failed.map_or(exit_codes::OK, |error| exit_codes::of(error.kind())))
 }
 
-/// Makes one line of a job that was submitted again: that of its newest attempt.
-fn as_attempts(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<()> {
-    let attempts = client.attempts()?;
-    jobs.retain(|job| !attempts.is_replaced(&job.handle));
+/// Makes one line of a job that was submitted again: that of its newest attempt in the list.
+fn as_attempts(attempts: &Attempts, jobs: &mut Vec<JobSummary>) {
+    let handles: Vec<JobHandle> = jobs.iter().map(|job| job.handle.clone()).collect();
+    let replaced = attempts.replaced_in(&handles);
+    jobs.retain(|job| !replaced.contains(&job.handle));
     for job in jobs {
         if let Some(attempt) = attempts.of(&job.handle) {
             job.reason = format!("{}{}", attempt.label(), because(&job.reason));
         }
     }
-    Ok(())
 }
 
 /// What tells a job from all others, through whichever target it is seen: its id in the cluster, else its place there with the
@@ -346,6 +346,24 @@ mod tests {
         let mut job = JobSummary::new(handle.parse().unwrap(), JobPhase::Running);
         job.created = Timestamp::from_second(second).ok();
         job
+    }
+
+    #[test]
+    fn an_attempt_is_left_out_only_beside_one_that_replaces_it() {
+        let attempt = serde_json::json!({
+            "first": "0123456789abcdef0123456789abcdef", "name": "a", "number": 3, "left_out": [], "for_network": 0,
+            "earlier": [{"job": "slurm://a/1", "why": "w"}, {"job": "slurm://a/2", "why": "w"}],
+        });
+        let attempt = serde_json::from_value(attempt).unwrap();
+        let attempts: Attempts = [("slurm://a/3".parse().unwrap(), attempt)].into_iter().collect();
+        let listed = |handles: &[&str]| {
+            let mut jobs: Vec<JobSummary> = handles.iter().map(|handle| job(handle, 1)).collect();
+            as_attempts(&attempts, &mut jobs);
+            jobs.iter().map(|job| format!("{} {}", job.handle, job.reason)).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&["slurm://a/3", "slurm://a/2", "slurm://a/1"]), ["slurm://a/3 attempt 3"]);
+        // The third is not listed: it was deleted, or has another phase.
+        assert_eq!(listed(&["slurm://a/1", "slurm://a/4"]), ["slurm://a/1 ", "slurm://a/4 "]);
     }
 
     #[test]

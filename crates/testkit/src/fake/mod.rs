@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use weftrun_core::backend::Capability;
-use weftrun_core::job::{JobEvent, JobHandle, JobPhase, SubmissionId};
+use weftrun_core::job::{JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TaskCounts};
 use weftrun_core::log::Mark;
 use weftrun_core::{Error, ErrorKind};
 
@@ -121,6 +121,28 @@ impl Fake {
         self.job(handle, |job| {
             for (replica, node) in job.replicas.iter_mut().zip(nodes) {
                 replica.node = Some((*node).to_owned());
+            }
+        });
+    }
+
+    /// Makes a job an array with tasks in these phases, each of which is a job of its own, too.
+    pub fn array(&self, handle: &JobHandle, phases: &[JobPhase]) {
+        self.edit(|state| {
+            let mut counts = TaskCounts::default();
+            let mut replicas = Vec::new();
+            for (number, &phase) in (0..).zip(phases) {
+                let name = format!("{}_{number}", handle.name());
+                let task = ReplicaStatus::new(&name, "task", number, phase);
+                counts.add(phase, 1);
+                replicas.push(task.clone());
+                let own = JobHandle::new(handle.backend(), handle.target(), [name]);
+                let mut job = Job::of(JobSummary::new(own.clone(), JobPhase::Submitted), vec![task]);
+                job.set_phase(phase, "");
+                state.jobs.insert(own, job);
+            }
+            if let Some(job) = state.jobs.get_mut(handle) {
+                job.set_phase(JobPhase::of_many(phases.iter().copied()), "");
+                (job.summary.tasks, job.replicas) = (Some(counts), replicas);
             }
         });
     }

@@ -89,6 +89,10 @@ impl State {
 }
 
 impl Job {
+    pub fn of(summary: JobSummary, replicas: Vec<ReplicaStatus>) -> Self {
+        Self { summary, replicas, events: Vec::new(), logs: Vec::new() }
+    }
+
     pub fn set_phase(&mut self, phase: JobPhase, reason: &str) {
         self.summary.phase = phase;
         reason.clone_into(&mut self.summary.reason);

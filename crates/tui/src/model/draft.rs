@@ -506,12 +506,12 @@ impl NewJobForm {
     }
 }
 
-/// Formats volumes for the form.
 /// Returns the folder that is sent with a job.
 fn folder(spec: &JobSpec) -> Option<String> {
     spec.code_folder().map(|(dir, _)| dir.to_owned())
 }
 
+/// Formats volumes for the form.
 fn storage(volumes: &[Volume]) -> String {
     quoted(&volumes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }

@@ -91,8 +91,9 @@ impl Jobs {
                 || e.summary.handle.target().contains(&needle)
                 || e.summary.phase.as_str().contains(&needle)
         };
-        let is_newest = |entry: &&Entry| !self.attempts.is_replaced(&entry.summary.handle);
-        let mut shown: Vec<&Entry> = self.entries.iter().filter(is_newest).filter(fits).collect();
+        let mut shown: Vec<&Entry> = self.entries.iter().filter(fits).collect();
+        let replaced = self.attempts.replaced_in(shown.iter().map(|entry| &entry.summary.handle));
+        shown.retain(|entry| !replaced.contains(&entry.summary.handle));
         shown.sort_by(|a, b| {
             let (a, b) = (&a.summary, &b.summary);
             let age = || b.created.cmp(&a.created).then_with(|| a.handle.cmp(&b.handle));

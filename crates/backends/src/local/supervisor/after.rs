@@ -63,21 +63,23 @@ impl Before {
         Self { others: list.after.iter().cloned().collect(), lane }
     }
 
-    /// Looks at those that may still run, a few at a time, and forgets those that have ended as required.
+    /// Looks at those that may still run, a few at a time, and forgets those that have ended as required. The one that is named
+    /// stays the first while it runs, so that the reason changes only when one has ended.
     fn look(&mut self, own: &Path) -> Seen {
-        let mut waits = Vec::new();
-        for _ in 0..self.others.len() {
-            let Some(other) = self.others.pop_front() else { break };
+        let (mut waits, mut looked) = (Vec::new(), VecDeque::new());
+        while waits.len() < AT_ONCE
+            && let Some(other) = self.others.pop_front()
+        {
             match look(own, &other.job, other.succeeded) {
                 Seen::Met => continue,
                 Seen::Waits(why) => waits.push(why),
                 unmet @ Seen::Unmet(_) => return unmet,
             }
-            self.others.push_back(other);
-            if waits.len() == AT_ONCE {
-                break;
-            }
+            looked.push_back(other);
         }
+        let first = looked.pop_front();
+        self.others.append(&mut looked);
+        first.into_iter().for_each(|first| self.others.push_front(first));
         while let Some(task) = self.lane.last() {
             if let Seen::Waits(why) = look(own, task.as_str(), false) {
                 waits.push(why);
@@ -133,6 +135,47 @@ fn look(own: &Path, id: &str, must_succeed: bool) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::record::Origin;
+
+    #[test]
+    fn the_job_that_is_named_is_the_same_while_it_runs() {
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("own");
+        let names: Vec<String> = (0..40).map(|number| format!("job-{number}")).collect();
+        let of = |name: &String| Folder::new(place.path().join(name));
+        for name in &names {
+            std::fs::create_dir(of(name).path()).unwrap();
+            let origin = Origin {
+                created: crate::clock::now(),
+                folder: std::path::PathBuf::new(),
+                name: name.clone(),
+                nodes: 1,
+                fabric: weftrun_core::fabric::Fabric::Efa,
+                labels: std::collections::BTreeMap::new(),
+                attached: false,
+                submitter: Some(crate::process::Identity::me()),
+            };
+            let file = of(name).of(crate::local::folder::ORIGIN);
+            std::fs::write(file, serde_json::to_vec(&origin).unwrap()).unwrap();
+        }
+        let others = names.iter().map(|name| Dependency { job: name.clone(), succeeded: false }).collect();
+        let mut before = Before { others, lane: Vec::new() };
+        let mut seen = || match before.look(&own) {
+            Seen::Waits(why) => why,
+            other => panic!("{other:?}"),
+        };
+        for _ in 0..5 {
+            assert_eq!(seen(), "waits for the end of job-0 and 39 other jobs");
+        }
+        // Deleted jobs have ended: all of them are looked at in a few looks.
+        names.iter().skip(1).step_by(2).for_each(|name| std::fs::remove_dir_all(of(name).path()).unwrap());
+        let last = (0..4).map(|_| seen()).last();
+        assert_eq!(last.as_deref(), Some("waits for the end of job-0 and 19 other jobs"));
+        std::fs::remove_dir_all(of(&names[0]).path()).unwrap();
+        let (next, again) = (seen(), seen());
+        assert_eq!(next, again);
+        assert!(!next.contains("job-0 ") && next.ends_with("and 18 other jobs"), "{next}");
+    }
 
     #[test]
     fn a_record_that_cannot_be_read_is_waited_for() {

@@ -49,6 +49,7 @@ fn row(job: &Value, path: impl Fn(&'static str, &'static str) -> &'static str) -
         marker: Marker::find(&text(at("/comment", "/comment/job"))),
         name: text(&job["name"]),
         exit_code: exit_code(&job["exit_code"]),
+        restarts: 0,
     })
 }
 

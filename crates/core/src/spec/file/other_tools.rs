@@ -1,5 +1,6 @@
 //! Files that are for other tools: manifests and scripts, which are named for what they are.
 
+use super::keys::JOB;
 use crate::finding::Finding;
 use crate::shell;
 use crate::span::{SpanTree, Value};
@@ -31,7 +32,8 @@ pub(super) fn finding(
     kinds_of(text).map(|kinds| of_manifest(file, &kinds)).or_else(|| of_script(file, text))
 }
 
-/// Returns what a file of another tool is, by keys that neither an object of Kubernetes nor a job file has.
+/// Returns what a file of another tool is, by keys that neither an object of Kubernetes nor a job file has. A job file may have
+/// `run` where `command` is meant, and both tools have `name` and `resources`, with other contents.
 pub fn tool_of(root: &SpanTree<'_>) -> Option<&'static str> {
     const OF_DSTACK: [&str; 6] = ["task", "service", "dev-environment", "fleet", "gateway", "volume"];
     let has = |key: &str| root.get(key).is_some();
@@ -41,13 +43,30 @@ pub fn tool_of(root: &SpanTree<'_>) -> Option<&'static str> {
         None
     } else if is_type() {
         Some("a dstack configuration")
-    } else if has("run") && (has("resources") || has("num_nodes") || has("setup")) {
+    } else if has("run") && is_of_skypilot(root) {
         Some("a SkyPilot task")
     } else if has("services") {
         Some("a Compose file")
     } else {
         None
     }
+}
+
+/// Returns whether a file has keys that only SkyPilot has, and none that only job files have (`get_task_schema` of its
+/// sky/utils/schemas.py, commit 00052dfe, read 2026-11-27).
+fn is_of_skypilot(root: &SpanTree<'_>) -> bool {
+    const OF_BOTH: [&str; 5] = ["name", "resources", "volumes", "workdir", "secrets"];
+    const OWN: [&str; 4] = ["num_nodes", "setup", "file_mounts", "envs"];
+    const OF_RESOURCES: [&str; 7] =
+        ["accelerators", "infra", "cloud", "region", "use_spot", "any_of", "ordered"];
+    let Value::Map(entries) = &root.value else { return false };
+    let is_own_word = |key: &str| JOB.key(key).is_some() && !OF_BOTH.contains(&key);
+    if entries.iter().any(|entry| is_own_word(&entry.key)) {
+        return false;
+    }
+    let resources = root.get("resources");
+    OWN.iter().any(|key| root.get(key).is_some())
+        || OF_RESOURCES.iter().any(|key| resources.and_then(|resources| resources.get(key)).is_some())
 }
 
 fn other(file: &str, what: &str, fix: String) -> Finding {
@@ -123,6 +142,7 @@ mod tests {
             ("a.sh", "#!/bin/bash\nsrun -N 8 ./a\n", "a script for bash without `#SBATCH` lines"),
             ("a.py", "#!/usr/bin/env python3\nimport os\n", "a script for python3"),
             ("a.yaml", "num_nodes: 2\nrun: ./a\n", "a SkyPilot task"),
+            ("a.yaml", "name: a\nresources: {accelerators: H100:8}\nrun: ./a\n", "a SkyPilot task"),
             ("a.yaml", "type: task\nname: a\ncommands: [b]\n", "a dstack configuration"),
             ("a.yaml", "services:\n  a: {image: b}\n", "a Compose file"),
         ] {
@@ -137,6 +157,15 @@ mod tests {
         for text in ["#!/usr/bin/env weftrun\nname = \"a\"\ncommand = [\"b\"]\n", "name: a\ncommand: [b]\n"] {
             let file = if text.starts_with('#') { "a.toml" } else { "a.yaml" };
             JobFile::parse(file, text.as_bytes()).unwrap();
+        }
+        for text in [
+            "name: a\nrun: [./a]\nresources: {vpc.amazonaws.com/efa: 32}\n",
+            "name: a\nnodes: 2\nrun: [./a]\nsetup: [b]\n",
+            "name: a\ncommand: [./a]\nrun: [./a]\nresources: {accelerators: 8}\n",
+        ] {
+            let error = JobFile::parse("a.yaml", text.as_bytes()).unwrap_err();
+            let codes: Vec<&str> = error.findings().iter().map(|finding| finding.code.as_str()).collect();
+            assert!(!codes.contains(&"SPEC-OTHER-FILE"), "{text}: {codes:?}");
         }
         let two = JobFile::parse("a.yaml", b"name: a\n---\nname: b\n").unwrap_err();
         assert_eq!(two.findings()[0].code, "SPEC-SYNTAX");
