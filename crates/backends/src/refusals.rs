@@ -1,5 +1,7 @@
 //! What several backends refuse, in the same words.
 
+use std::collections::BTreeMap;
+
 use weftrun_core::job::{JobHandle, JobPhase};
 use weftrun_core::log::LogOptions;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -69,10 +71,11 @@ pub fn no_job(handle: &JobHandle) -> Error {
         .hint(format!("`weftrun list --all -b {}` shows the jobs of this target", handle.target()))
 }
 
-/// Returns the error of a job whose name another job has that runs.
-pub fn taken_name(other: &JobHandle) -> Error {
+/// Returns the error of a job whose name another job with these labels has that runs. Of a task, the whole set is named.
+pub fn taken_name(other: &JobHandle, labels: &BTreeMap<String, String>) -> Error {
+    let whole = other.set_of_task(labels).unwrap_or_else(|| other.clone());
     Error::new(ErrorKind::AlreadyExists, format!("a job named `{}` still runs", other.name()))
-        .with("handle", other)
+        .with("handle", &whole)
         .hint("`--name-suffix` makes a new name")
-        .hint(format!("`weftrun cancel {other}` ends the other"))
+        .hint(format!("`weftrun cancel {whole}` ends the other"))
 }

@@ -299,6 +299,17 @@ impl Client {
         Ok(heads.into_iter().filter_map(|head| Some((head.handle?, head.attempt?))).collect())
     }
 
+    /// Returns the newest of the attempts that followed a job; none where it was not submitted again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] for the journal.
+    pub fn newest_attempt(&self, job: &JobHandle) -> Result<Option<(JobHandle, Attempt)>> {
+        let heads = self.journal().recent()?;
+        let attempts = heads.into_iter().filter_map(|head| Some((head.handle?, head.attempt?)));
+        let follows = |attempt: &Attempt| attempt.earlier.iter().any(|earlier| earlier.job == *job);
+        Ok(attempts.filter(|(_, attempt)| follows(attempt)).max_by_key(|(_, attempt)| attempt.number))
+    }
+
     /// Adds the files of the folder that is sent with a job, as they were when it was first submitted.
     fn add_code(&self, spec: &mut JobSpec) -> Result<()> {
         crate::code_folder::kept::add(&self.config().state_dir, spec)

@@ -17,6 +17,7 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::text::{did_you_mean, suggestion};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
+use crate::array_end::judge;
 use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
 use crate::sightings::Sightings;
@@ -207,10 +208,7 @@ impl Client {
         let backend = self.connect(&target).await?;
         let mut facts = backend.discover(&scope).await?;
         let mut plan = self.decide(target.clone(), spec, facts.clone())?;
-        let own =
-            spec.backend.get(&target.backend).and_then(|own| own.get("partition")).and_then(Value::as_str);
-        let partition = own.or_else(|| target.settings.get("partition").and_then(Value::as_str));
-        let queue = spec.queue.as_deref().or(partition);
+        let queue = queue_of(&target, spec);
         let lacks =
             |facts: &ClusterFacts, plan: &Plan| fits::findings(spec, plan.fabric().fabric, facts, queue);
         let mut lacking = lacks(&facts, &plan);
@@ -394,13 +392,12 @@ impl Client {
             job.fabric = record.map(|record| record.plan.fabric);
         }
         // An array's own list does not say how many tasks it had.
-        for (handle, total) in
-            jobs.iter_mut().filter_map(|job| Some((&job.handle, &mut job.tasks.as_mut()?.total)))
-        {
-            if total.is_none() {
-                let record = self.inner.journal.find_among(&recent, handle).ok().flatten();
-                *total = record.and_then(|record| Some(record.spec?.tasks()?.different()));
-            }
+        for job in &mut jobs {
+            let handle = job.handle.clone();
+            judge(job, || {
+                let record = self.inner.journal.find_among(&recent, &handle).ok().flatten()?;
+                Some(record.spec?.tasks()?.different())
+            });
         }
         Ok(jobs)
     }
@@ -522,6 +519,13 @@ impl Client {
     pub fn forget(&self, submission: &SubmissionId) -> Result<()> {
         self.inner.journal.forget(submission)
     }
+}
+
+/// Returns the queue or partition that a job or its target names.
+pub(crate) fn queue_of<'s>(target: &'s TargetConfig, spec: &'s JobSpec) -> Option<&'s str> {
+    let own = spec.backend.get(&target.backend).and_then(|own| own.get("partition")).and_then(Value::as_str);
+    let partition = own.or_else(|| target.settings.get("partition").and_then(Value::as_str));
+    spec.queue.as_deref().or(partition)
 }
 
 /// The outcome of a submission that was unknown.

@@ -142,7 +142,10 @@ impl Job {
         let (mut last, mut looks) = (None, 0);
         while let Some(event) = events.next().await {
             match event? {
-                JobEvent::Status { job } if job.phase.is_terminal() => return Ok(self.judged(job)),
+                JobEvent::Status { mut job } if job.phase.is_terminal() => {
+                    self.judge(&mut job);
+                    return Ok(job);
+                }
                 JobEvent::Status { job } => {
                     // The log of an attempt may be gone with its container when the job has ended.
                     if job.phase == JobPhase::Restarting && looks < LOOKS {

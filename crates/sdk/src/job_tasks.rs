@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use weftrun_core::backend::Arrays;
-use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
+use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::nccl::FabricSeen;
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -16,6 +16,7 @@ use weftrun_diagnose::cause::Why;
 use weftrun_diagnose::nodes::JobRecord;
 
 use crate::Job;
+use crate::array_end::judge;
 use crate::diagnosis::HISTORY_UNWRITTEN;
 use crate::task_sets::{is_set, task_by_labels, tasks_in_set};
 
@@ -68,31 +69,14 @@ impl Job {
         Ok(self.with_handle(handle, task))
     }
 
-    /// Adds how many tasks there are. An array's own list does not say it.
-    fn add_total(&self, summary: &mut JobSummary) {
-        if let Some(counts) = &mut summary.tasks {
-            counts.total = counts.total.or_else(|| Some(self.spec()?.tasks()?.different()));
-        }
-    }
-
-    /// Returns the end of the job that was waited for: success only if that of every task is known.
-    pub(crate) fn judged(&self, mut end: JobSummary) -> JobSummary {
-        self.add_total(&mut end);
-        let missing = end.tasks.as_ref().map_or(0, TaskCounts::missing);
-        if missing > 0 && end.phase == JobPhase::Succeeded {
-            end.phase = JobPhase::Unknown;
-            let unknown = format!(
-                "the results of {} are not known: the cluster has forgotten them",
-                counted(usize::try_from(missing).unwrap_or(usize::MAX), "task")
-            );
-            end.reason = if end.reason.is_empty() { unknown } else { format!("{}; {unknown}", end.reason) };
-        }
-        end
+    /// Judges a whole array, as [`judge`].
+    pub(crate) fn judge(&self, job: &mut JobSummary) {
+        judge(job, || Some(self.spec()?.tasks()?.different()));
     }
 
     /// Adds how many tasks there are, and the values of a sweep, to a description.
     pub(crate) fn add_values(&self, detail: &mut JobDetail) {
-        self.add_total(&mut detail.summary);
+        self.judge(&mut detail.summary);
         let Some(spec) = self.spec().filter(|spec| !spec.sweep.is_empty()) else { return };
         for replica in detail.replicas.iter_mut().filter(|replica| replica.role == TASK) {
             replica.values = spec.task_line(replica.index);
@@ -256,7 +240,8 @@ mod tests {
         let job = client.attach(&array).await.unwrap();
         let look = async || {
             let detail = job.describe().await.unwrap();
-            (job.keep_tasks(&detail).await, job.tasks_to_keep(&detail).unwrap().len())
+            let deadline = tokio::time::Instant::now() + KEEPING;
+            (job.keep_tasks(&detail).await, job.tasks_to_keep(&detail, deadline).await.unwrap().len())
         };
         let (note, left) = look().await;
         assert_eq!((note.unwrap().code.as_str(), left), ("HISTORY-TASKS", 6));

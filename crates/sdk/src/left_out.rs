@@ -1,23 +1,29 @@
 //! The nodes that a job leaves out, and warnings of those that it should leave out.
 
 use weftrun_core::Finding;
-use weftrun_core::backend::{PlannedJob, TargetConfig};
+use weftrun_core::backend::{ClusterFacts, PlannedJob, TargetConfig};
 use weftrun_core::spec::LeftOut;
 use weftrun_core::text::listed;
 
 use crate::Client;
+use crate::client::queue_of;
 
 /// Most suspects that are named in one warning.
 const MOST_NAMED: usize = 4;
 
 impl Client {
-    /// Completes the nodes that a job leaves out, and adds them to its plan, each with the reason. Suspects that it may run on
-    /// are warned of.
+    /// Completes the nodes that a job leaves out, and adds them to its plan, each with the reason. Nodes that the cluster does not
+    /// have stay out of it, since Slurm refuses to leave them out. Suspects that it may run on are warned of.
     pub(crate) fn leave_out(&self, target: &TargetConfig, planned: &mut PlannedJob) {
         let (mut suspects, note) = self.suspects(target);
         suspects.retain(|suspect| planned.avoided().all(|node| node != suspect.node));
         if planned.spec.avoids_suspects() {
             planned.left_out.append(&mut suspects);
+        }
+        if let Some(queues) = queues_of(target, planned) {
+            let absent = drop_absent(planned);
+            planned.plan.findings.extend(absent);
+            suspects.retain(|suspect| may_run_on(&planned.facts, &queues, &suspect.node));
         }
         let left = |left: &LeftOut| {
             Finding::info("NODE-LEFT-OUT", format!("left out: {} ({})", left.node, left.why)).at("avoid")
@@ -48,6 +54,39 @@ impl Client {
     }
 }
 
+/// Returns the queues that a job may run in, which are all if it names none; none for a queue that the cluster does not list, as
+/// Slurm does not list a hidden partition, nor its nodes.
+fn queues_of(target: &TargetConfig, planned: &PlannedJob) -> Option<Vec<String>> {
+    let known = &planned.facts.queues;
+    let queues: Vec<String> = match queue_of(target, &planned.spec) {
+        Some(named) => named.split(',').map(str::to_owned).collect(),
+        // A job for an instance type is sent to another partition where the default one lacks it.
+        None if planned.spec.roles.iter().any(|role| role.instance_type.is_some()) => Vec::new(),
+        None => known.iter().filter(|queue| queue.default).map(|queue| queue.name.clone()).collect(),
+    };
+    let is_listed = |name: &String| known.iter().any(|queue| queue.name == *name);
+    queues.iter().all(is_listed).then_some(queues)
+}
+
+/// Returns whether a job of these queues may run on a node, as far as that is known.
+fn may_run_on(facts: &ClusterFacts, queues: &[String], node: &str) -> bool {
+    match facts.node_queues.get(node) {
+        None => facts.node_queues.is_empty(),
+        Some(own) => own.is_empty() || queues.is_empty() || own.iter().any(|queue| queues.contains(queue)),
+    }
+}
+
+/// Removes the nodes that a cluster does not list from those that are left out, and returns a warning of each.
+fn drop_absent(planned: &mut PlannedJob) -> Vec<Finding> {
+    let facts = &planned.facts;
+    let absent = planned.left_out.extract_if(.., |left| !may_run_on(facts, &[], &left.node));
+    let ignored = |left: LeftOut| {
+        let message = format!("not left out, since the cluster lists no node `{}` ({})", left.node, left.why);
+        Finding::warning("NODE-LEFT-OUT", message).at("avoid").fix("check the name")
+    };
+    absent.map(ignored).collect()
+}
+
 /// Returns the warning of nodes that are suspected and not left out.
 fn suspect(target: &TargetConfig, suspects: &[LeftOut]) -> Option<Finding> {
     let named: Vec<String> = suspects.iter().map(|left| format!("{} ({})", left.node, left.why)).collect();
@@ -57,4 +96,53 @@ fn suspect(target: &TargetConfig, suspects: &[LeftOut]) -> Option<Finding> {
         "leave them out with `--avoid suspects`; `weftrun nodes -b {} {}` lists the evidence",
         target.name, first.node
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use weftrun_core::fabric::Queue;
+    use weftrun_core::spec::{JobSpec, Role};
+
+    use super::*;
+
+    fn planned(nodes: &[(&str, &str)]) -> PlannedJob {
+        let role = Role::worker().command(["./train"]);
+        let spec = JobSpec::builder("train").role(role).avoid("gpu-1").avoid("gpu-99").build().unwrap();
+        let mut planned = weftrun_testkit::planned(spec);
+        let queue = |name: &str| {
+            let mut queue = Queue::default();
+            (queue.name, queue.default) = (name.to_owned(), name == "main");
+            queue
+        };
+        planned.facts.queues = ["main", "test"].map(queue).to_vec();
+        let of = |(node, queue): &(&str, &str)| ((*node).to_owned(), vec![(*queue).to_owned()]);
+        planned.facts.node_queues = nodes.iter().map(of).collect();
+        planned
+    }
+
+    #[test]
+    fn nodes_that_the_cluster_does_not_list_are_not_left_out() {
+        let mut online = planned(&[("gpu-1", "main"), ("gpu-2", "test")]);
+        let said = drop_absent(&mut online);
+        assert_eq!(online.avoided().collect::<Vec<_>>(), ["gpu-1"]);
+        assert!(said.len() == 1 && said[0].message.contains("no node `gpu-99` (asked for)"), "{said:?}");
+        let mut offline = planned(&[]);
+        assert!(drop_absent(&mut offline).is_empty() && offline.avoided().count() == 2);
+    }
+
+    #[test]
+    fn only_suspects_that_the_job_may_run_on_are_warned_of() {
+        let mut target = TargetConfig::new("slurm", "prod", ".");
+        let may = |target: &TargetConfig, planned: &PlannedJob| {
+            let queues = queues_of(target, planned).unwrap();
+            ["gpu-1", "gpu-2", "gone"].map(|node| may_run_on(&planned.facts, &queues, node))
+        };
+        let online = planned(&[("gpu-1", "main"), ("gpu-2", "test")]);
+        assert_eq!(may(&target, &online), [true, false, false], "the default partition");
+        assert_eq!(may(&target, &planned(&[])), [true, true, true], "nothing is known");
+        target.settings.insert("partition".to_owned(), "main,test".into());
+        assert_eq!(may(&target, &online), [true, true, false]);
+        target.settings.insert("partition".to_owned(), "hidden".into());
+        assert_eq!(queues_of(&target, &online), None, "a partition that is not listed");
+    }
 }

@@ -121,6 +121,7 @@
 //! surface; CI compares it. [`Backend`] grows by methods with a default that answers
 //! [`ErrorKind::Unsupported`].
 
+mod array_end;
 mod attempts;
 mod client;
 mod code_folder;

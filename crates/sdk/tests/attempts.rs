@@ -115,6 +115,9 @@ async fn the_node_that_failed_is_left_out() {
     let facts = again.describe().await.unwrap().facts;
     let before = facts.iter().find(|(key, _)| key == "before").unwrap();
     assert!(before.1.starts_with(&format!("1 {}: GPU-XID", job.handle())), "{facts:?}");
+    let newest = client.newest_attempt(job.handle()).unwrap();
+    assert_eq!(newest.map(|(job, _)| job).as_ref(), Some(again.handle()));
+    assert!(client.newest_attempt(again.handle()).unwrap().is_none());
     // The history has both, and the hardware is proven.
     let suspects = client.job_history(&client.target("fake").unwrap()).unwrap().suspects().unwrap();
     assert!(suspects.iter().any(|left| left.node == "gpu-17"), "{suspects:?}");

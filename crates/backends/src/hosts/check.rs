@@ -12,6 +12,7 @@ use super::look::{HostLook, Looks, NoAnswer};
 use super::render::PreparedJob;
 use super::status::{Job, Jobs};
 use super::watch::no_hosts;
+use crate::refusals;
 use crate::remote::error::clean;
 use crate::remote::quote;
 use crate::submit_once::prepared;
@@ -38,8 +39,8 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         jobs = Job::gather(&looks);
     }
     if let Some(other) = Job::with_name_of(rendered, &jobs) {
-        let text = format!("a job named `{}` still runs ({})", rendered.name, other.handle(&client.target));
-        findings.push(Finding::error("HOSTS-NAME", text).fix("`--name-suffix` makes a new name"));
+        let taken = refusals::taken_name(&other.handle(&client.target), &other.place.labels);
+        findings.push(Finding::error("HOSTS-NAME", taken.to_string()).fix(taken.hints().join("; ")));
     }
     let mut free = Vec::new();
     for host in &hosts {

@@ -112,7 +112,10 @@ impl Sending<'_> {
                 Some(place) => place,
                 None => {
                     if let Some(other) = Job::with_name_of(self.rendered, &jobs) {
-                        return Err(refusals::taken_name(&other.handle(&self.client.target)));
+                        return Err(refusals::taken_name(
+                            &other.handle(&self.client.target),
+                            &other.place.labels,
+                        ));
                     }
                     match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,

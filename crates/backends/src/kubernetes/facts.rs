@@ -146,6 +146,8 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         readable(nodes, facts, "nodes", "EFA and GPU counts come from the catalogue or the profile")?
     {
         facts.nodes = node_groups(&nodes);
+        let names = nodes.iter().filter_map(|node| node["metadata"]["name"].as_str());
+        facts.node_queues = names.map(|name| (name.to_owned(), Vec::new())).collect();
         facts.ids.extend(nodes.iter().filter_map(other_hostname));
         facts.node_states = nodes.iter().filter_map(node_states::of_node).collect();
     }

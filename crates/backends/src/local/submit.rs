@@ -151,8 +151,8 @@ impl Store {
                 continue;
             }
             let now = Snapshot::read(&job.folder, &job.submission)?;
-            if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_void) {
-                return Err(refusals::taken_name(&job.handle));
+            if let Some(now) = now.filter(|now| !now.phase.is_terminal() && !now.is_void) {
+                return Err(refusals::taken_name(&job.handle, &now.origin.labels));
             }
         }
         Ok(())

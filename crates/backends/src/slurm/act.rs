@@ -127,7 +127,7 @@ async fn despite(error: Error, client: &Client, id: &JobId, action: Action, befo
 async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) -> Result<()> {
     for _ in 0..20 {
         client.forget_snapshot().await;
-        let Some(now) = lookup::look(client, id).await? else { return Ok(()) };
+        let Some(now) = lookup::look_again(client, id, true).await? else { return Ok(()) };
         let phase = now.phase();
         let done = match action {
             Action::Cancel => phase.is_terminal() || phase == JobPhase::Stopping,

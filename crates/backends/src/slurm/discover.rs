@@ -78,6 +78,8 @@ fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
     facts.efa_webhook = Some(false);
     facts.queues = cluster.partitions.iter().map(queue).collect();
     facts.nodes = groups(&cluster.nodes);
+    facts.node_queues =
+        cluster.nodes.iter().map(|node| (node.name.clone(), node.partitions.clone())).collect();
     let out = |node: &Node| {
         Some((node.name.clone(), vec![NodeState { what: node.out.clone()?, since: node.out_since }]))
     };
@@ -394,5 +396,6 @@ mod tests {
         assert_eq!(facts.nodes.iter().map(|group| group.count).collect::<Vec<_>>(), [1, 1]);
         assert_eq!(facts.nodes[0].allocatable.get("nvidia.com/gpu").map(String::as_str), Some("8"));
         assert!(facts.notes[0].message.starts_with("no partition has p5.48xlarge"), "{:?}", facts.notes);
+        assert_eq!(facts.node_queues["a2"], ["compute-gpu", "all"]);
     }
 }

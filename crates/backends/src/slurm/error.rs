@@ -41,6 +41,11 @@ const SLURM: &[Row] = &[
         Refused,
         "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target",
     ),
+    (
+        "nvalid node name",
+        Refused,
+        "`avoid`, `exclude` or `nodelist` names a node that the cluster does not have; `sinfo -N` lists them",
+    ),
     ("Invalid account", Refused, "`sacctmgr show assoc user=$USER format=account,partition,qos` lists yours"),
     ("Invalid qos", Refused, "`sacctmgr show assoc user=$USER format=account,qos` lists yours"),
     ("Requested reservation is invalid", Refused, "`scontrol show reservation` lists them"),

@@ -33,11 +33,20 @@ impl JobRows {
     }
 }
 
-/// Looks for a job; none if it is unknown everywhere.
+/// Looks for a job; none if it is unknown everywhere. Of an array that still runs, accounting is asked for the tasks that slurmctld
+/// has forgotten.
 pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
+    look_again(client, id, false).await
+}
+
+/// Looks for a job as [`look`], where the tasks of an array that had ended may be known from an earlier look.
+pub async fn look_again(client: &Client, id: &JobId, is_known: bool) -> Result<Option<JobRows>> {
     let mut rows = client.rows(id).await?;
     if !rows.is_empty() {
-        add_forgotten(client, id, &mut rows).await?;
+        let is_over = rows.iter().all(|job| job.phase().is_terminal());
+        if id.task.is_none() && rows.iter().any(Job::is_of_array) && (is_over || !is_known) {
+            add_forgotten(client, id, &mut rows).await?;
+        }
         let failed = rows.iter().any(|job| job.phase() == JobPhase::Failed);
         let shown = if failed { client.shown(id).await? } else { Vec::new() };
         // Each task of an array ends with a code of its own.
@@ -63,13 +72,9 @@ pub fn add_restarts(rows: &mut [Job], shown: &[Shown]) {
     }
 }
 
-/// Adds the tasks that slurmctld has forgotten to those of an array that it still has, once all of these have ended: without them, an
-/// array would seem to have succeeded whose first task failed long ago.
+/// Adds the tasks that slurmctld has forgotten to those of an array that it still has: without them, an array would seem to have
+/// succeeded whose first task failed long ago.
 async fn add_forgotten(client: &Client, id: &JobId, rows: &mut Vec<Job>) -> Result<()> {
-    let over = rows.iter().all(|job| job.is_of_array() && job.phase().is_terminal());
-    if id.task.is_some() || !over {
-        return Ok(());
-    }
     let (forgotten, down) = gone_rows(client, id).await?;
     client.note(down);
     add_unknown(rows, forgotten);
@@ -78,7 +83,7 @@ async fn add_forgotten(client: &Client, id: &JobId, rows: &mut Vec<Job>) -> Resu
 
 /// Adds the tasks of which there is no row.
 pub fn add_unknown(rows: &mut Vec<Job>, more: Vec<Job>) {
-    let known: BTreeSet<Option<u64>> = rows.iter().map(|job| job.task).collect();
+    let known: BTreeSet<Option<u64>> = rows.iter().flat_map(Job::each_task).map(|job| job.task).collect();
     rows.extend(more.into_iter().filter(|job| job.task.is_some() && !known.contains(&job.task)));
 }
 
@@ -214,34 +219,40 @@ pub fn not_found(client: &Client, id: &JobId) -> Error {
         .hint("slurmctld forgets ended jobs after MinJobAge, and accounting does not know it either")
 }
 
-/// Returns all jobs of the user, and the ended ones if requested.
+/// Returns all jobs of the user, and the ended ones if requested. Of an array that still runs, all tasks count.
 pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
     let mut rows: Vec<Job> = client.snapshot().await?.iter().cloned().collect();
-    if ended {
-        let mut known: BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
-        let (older, down) = client.accounted_if_up(None, 7).await?;
-        client.note(down);
-        let mut last: BTreeMap<String, Job> = BTreeMap::new();
-        // slurmctld may have forgotten some tasks of an array.
-        let queued: BTreeSet<(u64, u64)> =
-            rows.iter().filter_map(|job| Some((job.number, job.task?))).collect();
-        let arrays: BTreeSet<u64> =
-            rows.iter().filter(|job| job.is_of_array()).map(|job| job.number).collect();
-        let forgotten = |job: &Job| match job.task.filter(|_| arrays.contains(&job.number)) {
-            Some(task) => job.phase().is_terminal() && !queued.contains(&(job.number, task)),
-            None => !known.contains(&job.number),
-        };
-        for job in older.into_iter().filter(forgotten) {
-            last.insert(job.printed.clone(), job);
-        }
-        let exits = exit_files(client, "-name '*-*-????????.exit' -mtime -9").await?;
-        last.values_mut().for_each(|job| correct_code(job, &exits));
-        rows.extend(last.into_values());
-        // Jobs that are neither in slurmctld nor in accounting: there is no accounting, or slurmdbd is down.
-        known.extend(rows.iter().map(|job| job.number));
-        rows.extend(exits.into_iter().map(|exit| exit.job).filter(|job| !known.contains(&job.number)));
+    if !ended && !rows.iter().any(|job| job.is_of_array() && job.marker.is_some()) {
+        return Ok(rows);
     }
+    let (older, down) = client.accounted_if_up(None, 7).await?;
+    client.note(down);
+    let mut last = forgotten(&rows, older, ended);
+    if !ended {
+        rows.extend(last.into_values());
+        return Ok(rows);
+    }
+    let exits = exit_files(client, "-name '*-*-????????.exit' -mtime -9").await?;
+    last.values_mut().for_each(|job| correct_code(job, &exits));
+    rows.extend(last.into_values());
+    // Jobs that are neither in slurmctld nor in accounting: there is no accounting, or slurmdbd is down.
+    let known: BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
+    rows.extend(exits.into_iter().map(|exit| exit.job).filter(|job| !known.contains(&job.number)));
     Ok(rows)
+}
+
+/// Returns what accounting has of what slurmctld has forgotten, by id, of which the last run counts: tasks of the arrays that it
+/// still has, and other jobs if `ended` ones are requested.
+fn forgotten(rows: &[Job], older: Vec<Job>, ended: bool) -> BTreeMap<String, Job> {
+    let known: BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
+    let arrays: BTreeSet<u64> = rows.iter().filter(|job| job.is_of_array()).map(|job| job.number).collect();
+    let tasks = rows.iter().filter(|job| job.is_of_array()).flat_map(Job::each_task);
+    let queued: BTreeSet<(u64, u64)> = tasks.filter_map(|job| Some((job.number, job.task?))).collect();
+    let is_forgotten = |job: &Job| match job.task.filter(|_| arrays.contains(&job.number)) {
+        Some(task) => job.phase().is_terminal() && !queued.contains(&(job.number, task)),
+        None => ended && !known.contains(&job.number),
+    };
+    older.into_iter().filter(is_forgotten).map(|job| (job.printed.clone(), job)).collect()
 }
 
 /// Replaces accounting's exit code by that of the exit file, for a weftrun job that has one.
@@ -336,6 +347,19 @@ mod tests {
         let expected =
             [(Some(0), succeeded, Some(0)), (Some(1), failed, Some(3)), (Some(2), failed, Some(255))];
         assert_eq!(seen, expected);
+    }
+
+    /// Task 0 failed longer ago than MinJobAge, while others wait.
+    #[test]
+    fn a_running_array_has_the_tasks_that_only_accounting_has() {
+        let task = Job::task_of_array;
+        let waiting = Job { printed: "7_[2-3]".to_owned(), task: None, ..task(2, "PENDING") };
+        let rows = [task(1, "RUNNING"), waiting];
+        let other = Job { printed: "8".to_owned(), number: 8, ..Job::default() };
+        let older = vec![task(0, "FAILED"), task(1, "RUNNING"), task(2, "FAILED"), other];
+        let ids = |ended| forgotten(&rows, older.clone(), ended).into_keys().collect::<Vec<_>>();
+        assert_eq!(ids(false), ["7_0"], "task 2 is queued again");
+        assert_eq!(ids(true), ["7_0", "8"]);
     }
 
     #[test]

@@ -80,7 +80,8 @@ async fn some(
         if known.ended {
             continue;
         }
-        match lookup::look(client, id).await? {
+        let was_seen = known.reported.summary.is_some();
+        match lookup::look_again(client, id, was_seen).await? {
             Some(mut found) => {
                 known.remember(&mut found.rows);
                 tell(client, handle, &found, known, feed).await?;

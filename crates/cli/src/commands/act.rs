@@ -108,6 +108,7 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                     .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));
                 if action == Action::Cancel {
                     said.push_str(&of_tasks(&job).await);
+                    said.push_str(&of_attempts(&client, &job).await);
                 }
                 context.out.say(format!("{}: {said}", job.handle()));
                 if context.out.is_data() {
@@ -195,10 +196,23 @@ async fn of_tasks(job: &weftrun::Job) -> String {
     )
 }
 
+/// Names the newest attempt of a job that was submitted again, where that has not ended: only the job that is named is cancelled.
+async fn of_attempts(client: &weftrun::Client, job: &weftrun::Job) -> String {
+    let Ok(Some((newest, attempt))) = client.newest_attempt(job.handle()) else { return String::new() };
+    let Ok(newest) = client.attach(&newest).await else { return String::new() };
+    match ended(&newest).await {
+        Some(_) => String::new(),
+        None => {
+            format!("; its {} is {1}: `weftrun cancel '{1}'` ends that", attempt.label(), newest.handle())
+        }
+    }
+}
+
 /// Returns how a job has ended, if it has and its cluster reports it.
 async fn ended(job: &weftrun::Job) -> Option<JobPhase> {
-    let phase = job.describe().await.ok()?.summary.phase;
-    phase.is_terminal().then_some(phase)
+    let job = job.describe().await.ok()?.summary;
+    // The phase of an array that has ended is unknown where some of its tasks are.
+    (job.phase.is_terminal() || job.ended.is_some()).then_some(job.phase)
 }
 
 fn word(action: Action) -> &'static str {

@@ -61,6 +61,7 @@ pub fn run(context: &Context, args: &HistoryArgs) -> Result<u8> {
         }
         (false, _) => {
             if let Some(from) = &args.import {
+                refuse_simulated(&client, &target)?;
                 say_imported(context, history.import_cycles(&target, from)?);
             }
             let past = history.read()?;
@@ -95,6 +96,16 @@ pub fn of_target(client: &Client, target: &TargetConfig) -> Result<JobHistory> {
         Error::new(ErrorKind::NotFound, "no history is kept: `[history] enabled` is false")
             .hint("`weftrun config set history.enabled true` keeps one")
     })
+}
+
+/// Refuses cycles for a target whose nodes are simulated: they would be kept, and no node judged by them.
+fn refuse_simulated(client: &Client, target: &TargetConfig) -> Result<()> {
+    if client.job_history(target).is_some() {
+        return Ok(());
+    }
+    let message = format!("the target `{}` keeps no history of nodes: they are simulated", target.name);
+    Err(Error::new(ErrorKind::Usage, message)
+        .hint("name the target whose nodes ran the cycles: `weftrun history --import PATH -b TARGET`"))
 }
 
 fn say_imported(context: &Context, imported: Imported) {

@@ -157,13 +157,19 @@ async fn of_target(
     filter: &JobFilter,
 ) -> Result<Vec<JobSummary>> {
     for (record, outcome) in client.unresolved_on(target).await? {
+        if let Outcome::Found(set) = &outcome
+            && record.state.is_unresolved()
+        {
+            // The same command continues with it.
+            let set = client.attach(set).await?.describe().await?.summary;
+            if let Some(note) = note_of_part(&set) {
+                context.out.stderr(&clean_text(&note));
+            }
+            continue;
+        }
         context.out.stderr(&clean_text(&note(&record, &outcome)));
         match outcome {
             Outcome::Absent => client.forget(&record.submission)?,
-            // The same command continues with it.
-            Outcome::Found(_) if record.state.is_unresolved() => context.out.stderr(
-                "note: not all of its tasks were submitted: the same `submit` command submits the rest",
-            ),
             // On a full disk, the next submission of the job tells its handle once more.
             Outcome::Found(handle) => drop(client.delivered(&handle)),
             _ => {}
@@ -250,6 +256,22 @@ fn phase(text: &str) -> std::result::Result<JobPhase, String> {
         .into_iter()
         .find(|phase| phase.as_str() == text)
         .ok_or_else(|| suggestion(text, words).unwrap_or_else(|| format!("use one of {}", words.join(", "))))
+}
+
+/// Says how far the submission of a set came that was interrupted or refused; nothing once all of it has ended.
+fn note_of_part(set: &JobSummary) -> Option<String> {
+    let (counts, handle) = (set.tasks.as_ref()?, &set.handle);
+    let total = counts.total?;
+    let there = total.saturating_sub(counts.missing());
+    let ended: u32 =
+        counts.phases.iter().filter(|(phase, _)| phase.is_terminal()).map(|(_, count)| count).sum();
+    (ended < there).then(|| {
+        format!(
+            "note: the submission of `{}` was not completed: {there} of {total} tasks are there; the same `submit` command submits \
+             the rest, `weftrun cancel '{handle}'` ends it",
+            set.name
+        )
+    })
 }
 
 /// Describes the outcome of a submission that was unknown.
@@ -392,5 +414,19 @@ mod tests {
             job
         };
         assert_eq!(once(vec![unknown("a"), unknown("b")]).len(), 2, "nothing says that they are one");
+    }
+
+    #[test]
+    fn a_set_that_was_submitted_in_part_says_how_much_of_it_is_there() {
+        use weftrun::core::job::TaskCounts;
+        let note = |phases: &[JobPhase]| {
+            let mut set = job("local://local/set/tw#abc", 1);
+            set.tasks = Some(TaskCounts::new(6, phases.iter().copied()));
+            note_of_part(&set)
+        };
+        let said = note(&[JobPhase::Succeeded, JobPhase::Running, JobPhase::Pending]).unwrap();
+        assert!(said.contains("`tw` was not completed: 3 of 6 tasks are there"), "{said}");
+        assert!(said.contains("`weftrun cancel 'local://local/set/tw#abc'` ends it"), "{said}");
+        assert_eq!(note(&[JobPhase::Succeeded, JobPhase::Cancelled]), None);
     }
 }

@@ -103,6 +103,8 @@ fn cycles_of_nvrx_are_imported() {
     let done = place.run("history --import nvrx -b prod").ok();
     assert!(done.err.contains("1 cycle of NVRx") && done.out.contains("1 job, 2 nodes"), "{done:?}");
     assert!(place.run("nodes --offline -b prod").ok().out.contains("gpu-41"));
+    let local = place.run("history --import nvrx -b local").code(2);
+    assert!(local.err.contains("`local` keeps no history of nodes"), "{}", local.err);
     place.run("history --import nowhere -b prod").code(6);
     let none = place.run("history --import . -b prod");
     assert!(none.code == 6 && none.err.contains("--ft-cycle-info-dir"), "{none:?}");

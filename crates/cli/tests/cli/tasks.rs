@@ -86,6 +86,35 @@ fn a_sweep_is_one_job_whose_tasks_run_two_at_a_time() {
     assert_eq!(jobs(&place, "list -b local --all --all-tasks -o json"), Vec::<Value>::new());
 }
 
+/// The name of a later task is taken, while those before it have ended: nothing of the second set may run.
+#[test]
+fn a_set_whose_name_is_taken_is_refused_before_any_task_runs() {
+    let place = Place::new();
+    let here = place.path("").display().to_string();
+    let job = format!(
+        "echo {{task}} >> {here}/ran; test {{task}} = 0 || until test -e {here}/go; do sleep 0.1; done"
+    );
+    let submit = |name: &str, array: &str| {
+        let words = ["submit", "-b", "local", "--name", name, "--array", array, "--parallel", "1", "--"];
+        crate::place::Done::of(place.command([&words[..], &["sh", "-c", &job]].concat()))
+    };
+    let set = submit("lr", "0-2").ok().out.trim().to_owned();
+    until(&place, &["succeeded", "running", "pending"]);
+    let again = submit("lr", "0-2").code(4);
+    assert!(
+        again.err.contains("LOCAL-NAME") && again.err.contains("a job named `lr-1` still runs"),
+        "{again:?}"
+    );
+    assert!(again.err.contains(&format!("weftrun cancel {set}")), "{again:?}");
+    assert_eq!((numbers(&place, "ran"), phases(&place).len()), (vec![0, 1], 3), "nothing was sent");
+    let task =
+        crate::place::Done::of(place.command(["submit", "-b", "local", "--name", "lr-2", "--", "true"]));
+    assert!(task.code == 4 && task.err.contains(&set), "a plain job, too: {task:?}");
+    place.write("go", "");
+    place.run(&format!("wait {set}")).ok();
+    submit("lr", "0-2").ok();
+}
+
 #[test]
 fn a_cancelled_sweep_starts_no_task_that_waited() {
     let place = Place::new();
@@ -185,7 +214,10 @@ fn a_job_starts_after_all_tasks_of_a_set() {
 #[test]
 fn a_submission_that_is_killed_is_continued() {
     let place = Place::new();
-    let job = SWEEP.replace("parallel = 2", "parallel = 30").replace("test {task} != 3", "true");
+    let job = SWEEP
+        .replace("parallel = 2", "parallel = 30")
+        .replace("test {task} != 3", "true")
+        .replace("sleep 0.3", "sleep 3");
     write(&place, "sweep.toml", &job.replace("seed = [1, 2]", "seed = [1, 2, 3, 4, 5, 6, 7, 8]"));
     let mut submitting = place.command(["submit", "-b", "local", "sweep.toml"]);
     let mut child = submitting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -50,6 +50,9 @@ pub struct ClusterFacts {
     pub version: Option<String>,
     /// Nodes, grouped by what they have.
     pub nodes: Vec<NodeGroup>,
+    /// The nodes by name, each with its queues, where it has any. Empty if they are not known.
+    #[serde(skip)]
+    pub node_queues: BTreeMap<String, Vec<String>>,
     /// Nodes that the cluster keeps jobs from, or reports something wrong of, by name.
     pub node_states: BTreeMap<String, Vec<NodeState>>,
     /// Queues, partitions, node pools.

@@ -51,6 +51,13 @@ impl JobHandle {
         Self::new(self.backend(), self.target(), parts).with_uid(id)
     }
 
+    /// Returns the handle of the set of which the job is a task, by its labels; none for other jobs.
+    pub fn set_of_task(&self, labels: &BTreeMap<String, String>) -> Option<Self> {
+        let (id, task) = (labels.get(SET_LABEL)?, labels.get(TASK_LABEL)?);
+        let name = self.name().strip_suffix(&format!("-{task}")).unwrap_or(self.name());
+        Some(self.of_set(name, id))
+    }
+
     /// Returns the id of the set that it names; none for the handle of a job.
     pub fn set(&self) -> Option<&str> {
         let before = self.parts().len().checked_sub(2)?;

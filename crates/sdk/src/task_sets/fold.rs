@@ -106,16 +106,14 @@ impl Members {
     /// Returns the whole set as one job; none without a task.
     pub fn whole(&self) -> Option<JobSummary> {
         let (_, first) = self.0.first_key_value()?;
-        let id = first.labels.get(SET_LABEL)?;
+        let handle = first.handle.set_of_task(&first.labels)?;
         let jobs = || self.0.values();
         let total =
             number(first, TASKS_LABEL).unwrap_or(0).max(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         let counts = TaskCounts::new(total, jobs().map(|job| job.phase));
         let missing = (counts.missing() > 0).then(|| self.phase_of_missing());
         let phase = JobPhase::of_many(jobs().map(|job| job.phase).chain(missing));
-        let name = set_name(first);
-        let mut whole = JobSummary::new(first.handle.of_set(&name, id), phase);
-        whole.name = name;
+        let mut whole = JobSummary::new(handle, phase);
         whole.kind.clone_from(&first.kind);
         whole.reason = self.reason(&counts);
         whole.tasks = Some(counts);
@@ -162,12 +160,6 @@ fn replica(task: u32, job: &JobSummary) -> ReplicaStatus {
     replica.reason.clone_from(&job.reason);
     replica.exit_code = job.exit_code;
     replica
-}
-
-/// Returns the name of a task's set: that of the task without its number.
-fn set_name(task: &JobSummary) -> String {
-    let end = task.labels.get(TASK_LABEL).map(|number| format!("-{number}")).unwrap_or_default();
-    task.name.strip_suffix(end.as_str()).unwrap_or(&task.name).to_owned()
 }
 
 fn number(job: &JobSummary, label: &str) -> Option<u32> {

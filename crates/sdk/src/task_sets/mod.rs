@@ -427,10 +427,19 @@ impl Backend for TaskSets {
         self.0.pin(job, nodes)
     }
 
-    /// Checks the first task: the others differ by name and values.
+    /// Checks one task, whose name is taken if that of any is: the others differ by name and values.
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let first = rendered.prepared.get::<RenderedTasks>().and_then(|set| set.tasks.first());
-        self.0.check(first.map_or(rendered, |(_, first)| first)).await
+        let Some(set) = rendered.prepared.get::<RenderedTasks>() else { return self.0.check(rendered).await };
+        let id = id_of(&rendered.submission);
+        let mut others = self.0.list(&JobFilter::all().tasks(true)).await?;
+        others.retain(|job| job.labels.get(SET_LABEL) != Some(&id));
+        // Where a job that has ended still has its name, the backend says so.
+        others.sort_by_key(|job| job.phase.is_terminal());
+        let tasks: BTreeMap<&str, &Rendered> =
+            set.tasks.iter().map(|(_, task)| (task.name.as_str(), task)).collect();
+        let taken = others.iter().find_map(|job| tasks.get(job.name.as_str()).copied());
+        let first = set.tasks.first().map(|(_, first)| first);
+        self.0.check(taken.or(first).unwrap_or(rendered)).await
     }
 
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
