@@ -101,10 +101,7 @@ fn a_set_whose_name_is_taken_is_refused_before_any_task_runs() {
     let set = submit("lr", "0-2").ok().out.trim().to_owned();
     until(&place, &["succeeded", "running", "pending"]);
     let again = submit("lr", "0-2").code(4);
-    assert!(
-        again.err.contains("LOCAL-NAME") && again.err.contains("a job named `lr-1` still runs"),
-        "{again:?}"
-    );
+    assert!(again.err.contains("LOCAL-NAME") && again.err.contains("a job named `lr-"), "{again:?}");
     assert!(again.err.contains(&format!("weftrun cancel {set}")), "{again:?}");
     assert_eq!((numbers(&place, "ran"), phases(&place).len()), (vec![0, 1], 3), "nothing was sent");
     let task =
