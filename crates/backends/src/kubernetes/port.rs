@@ -19,7 +19,7 @@ use crate::attach::nothing_listens;
 /// Size of the read buffer.
 const BUFFER: usize = 16 * 1024;
 /// How long to wait for the reason of a closed connection, which comes on a separate channel.
-const REASON: Duration = Duration::from_secs(1);
+const REASON: Duration = Duration::from_secs(5);
 
 /// Connects to a port.
 ///
