@@ -74,7 +74,9 @@ fn a_submission_of_a_set_that_is_killed_is_continued() {
     let Some(cluster) = cluster() else { return };
     let shell = Shell::of(cluster, "researcher");
     let name = name("cli-cut");
-    shell.write("sweep.toml", &sweep(&name, "1, 2, 3, 4, 5, 6, 7, 8").replace("test {task} != 1", "false"));
+    // So many that the client is not done before it is killed, however slow the look at the cluster is.
+    let seeds: Vec<String> = (0..24).map(|seed: u32| seed.to_string()).collect();
+    shell.write("sweep.toml", &sweep(&name, &seeds.join(", ")).replace("test {task} != 1", "false"));
     let mut command = shell.command(&shell.binary, &["submit", "-b", "kubeflow", "sweep.toml"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let ends = Instant::now() + Duration::from_mins(1);
@@ -87,9 +89,9 @@ fn a_submission_of_a_set_that_is_killed_is_continued() {
     std::thread::sleep(Duration::from_secs(5));
     let again = shell.weftrun(&["submit", "-b", "kubeflow", "sweep.toml"]);
     assert_eq!(again.code, 0, "{}", again.stderr);
-    eprintln!("{before} of 8 tasks were submitted before the kill");
-    assert!(again.stderr.contains("continuing with this job") || before == 8, "{}", again.stderr);
-    assert_eq!(tasks_of(&shell, &name), (0..8).collect::<Vec<u32>>(), "each task once");
+    eprintln!("{before} of 24 tasks were submitted before the kill");
+    assert!(again.stderr.contains("continuing with this job") || before == 24, "{}", again.stderr);
+    assert_eq!(tasks_of(&shell, &name), (0..24).collect::<Vec<u32>>(), "each task once");
     shell.delete(again.stdout.trim());
 }
 
