@@ -213,7 +213,7 @@ impl Client {
             Some(known) => ended.over(known),
             None => ended,
         });
-        let suspects = history.and_then(|history| history.suspects().ok()).unwrap_or_default();
+        let suspects = past.suspects();
         let before = record.attempt.as_ref();
         Ok(decide(&RetryInput {
             phase: detail.summary.phase,
@@ -304,10 +304,10 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Io`] for the journal.
     pub fn newest_attempt(&self, job: &JobHandle) -> Result<Option<(JobHandle, Attempt)>> {
-        let heads = self.journal().recent()?;
-        let attempts = heads.into_iter().filter_map(|head| Some((head.handle?, head.attempt?)));
+        let Attempts(attempts) = self.attempts()?;
         let follows = |attempt: &Attempt| attempt.earlier.iter().any(|earlier| earlier.job == *job);
-        Ok(attempts.filter(|(_, attempt)| follows(attempt)).max_by_key(|(_, attempt)| attempt.number))
+        let later = attempts.into_iter().filter(|(_, attempt)| follows(attempt));
+        Ok(later.max_by_key(|(_, attempt)| attempt.number))
     }
 
     /// Adds the files of the folder that is sent with a job, as they were when it was first submitted.

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use weftrun_core::backend::Arrays;
-use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, TASK_ROLE};
 use weftrun_core::nccl::FabricSeen;
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -20,8 +20,6 @@ use crate::array_end::judge;
 use crate::diagnosis::HISTORY_UNWRITTEN;
 use crate::task_sets::{is_set, task_by_labels, tasks_in_set};
 
-/// The role of the replicas that are tasks.
-const TASK: &str = "task";
 /// Largest number of tasks that are named in a sentence.
 const NAMED: usize = 8;
 /// Most tasks that one look adds to the history, those that failed first.
@@ -38,7 +36,7 @@ pub(crate) fn task_of(detail: &JobDetail) -> Option<(String, u32)> {
         return None;
     }
     let own = || {
-        let replica = detail.replicas.first().filter(|replica| replica.role == TASK)?;
+        let replica = detail.replicas.first().filter(|replica| replica.role == TASK_ROLE)?;
         let (array, _) = replica.name.split_once('_')?;
         Some((with_name(&detail.summary.handle, array).to_string(), replica.index))
     };
@@ -55,7 +53,8 @@ impl Job {
             tasks_in_set(self.backend().as_ref(), self.handle(), Some(task)).await?.remove(&task)
         } else if self.backend().capability().arrays == Arrays::Native {
             let detail = self.describe().await?;
-            let own = detail.replicas.iter().find(|replica| replica.role == TASK && replica.index == task);
+            let own =
+                detail.replicas.iter().find(|replica| replica.role == TASK_ROLE && replica.index == task);
             own.map(|own| with_name(self.handle(), &own.name))
         } else {
             let message = "the job has no tasks: it is not one of many";
@@ -78,7 +77,7 @@ impl Job {
     pub(crate) fn add_values(&self, detail: &mut JobDetail) {
         self.judge(&mut detail.summary);
         let Some(spec) = self.spec().filter(|spec| !spec.sweep.is_empty()) else { return };
-        for replica in detail.replicas.iter_mut().filter(|replica| replica.role == TASK) {
+        for replica in detail.replicas.iter_mut().filter(|replica| replica.role == TASK_ROLE) {
             replica.values = spec.task_line(replica.index);
         }
     }
@@ -134,7 +133,8 @@ impl Job {
             let known = known.get(&task.index);
             known.is_some_and(|known| known.outcome == task.phase && known.attempt >= task.restarts)
         };
-        let ended = |task: &&ReplicaStatus| task.role == TASK && task.phase.is_terminal() && !is_known(task);
+        let ended =
+            |task: &&ReplicaStatus| task.role == TASK_ROLE && task.phase.is_terminal() && !is_known(task);
         let mut ended: Vec<&ReplicaStatus> = detail.replicas.iter().filter(ended).collect();
         ended.sort_by_key(|task| task.phase != JobPhase::Failed);
         Some(ended)
@@ -172,11 +172,11 @@ impl Job {
         // One task of an array is described as such, too.
         detail.summary.tasks.as_ref()?;
         let of = |phase: JobPhase| {
-            detail.replicas.iter().filter(move |replica| replica.role == TASK && replica.phase == phase)
+            detail.replicas.iter().filter(move |replica| replica.role == TASK_ROLE && replica.phase == phase)
         };
         let failed: Vec<&ReplicaStatus> = of(JobPhase::Failed).collect();
         let waits = || {
-            let waits = |replica: &&ReplicaStatus| replica.role == TASK && !replica.phase.is_terminal();
+            let waits = |replica: &&ReplicaStatus| replica.role == TASK_ROLE && !replica.phase.is_terminal();
             detail.replicas.iter().find(waits)
         };
         let chosen = failed.first().copied().or_else(|| of(JobPhase::Running).next()).or_else(waits)?;

@@ -167,7 +167,7 @@ pub use health::{HealthOptions, health_at, watch_health_at};
 pub use inspect::Inspection;
 pub use job::Job;
 pub use job_file::{JobSource, Outside};
-#[cfg(all(feature = "log-files", feature = "slurm"))]
+#[cfg(feature = "log-files")]
 pub use job_history::Imported;
 pub use job_history::{JobHistory, JobsPast};
 pub use journal::{Journal, Owner, Record, RecordState};

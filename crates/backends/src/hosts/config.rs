@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
+use weftrun_core::text::nodelist;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
 use crate::files;
-use crate::remote::nodelist;
 use crate::settings::{merged, of_job, seconds, split};
 
 /// Largest number of hosts of a target.

@@ -17,7 +17,7 @@ const SENTINEL_STATE: &str = "dgxc.nvidia.com/nvsentinel-state";
 const SENTINEL_EVENTS: &str = "quarantineHealthEvent";
 /// The end of the label with the service that cordoned a node.
 const CORDON_BY: &str = "cordon-by";
-/// Most events of NVSentinel that are told of a node.
+/// Most events of NVSentinel that are listed for a node.
 const MOST_EVENTS: usize = 4;
 /// Longest message of an event, in characters.
 const LONGEST: usize = 120;

@@ -4,7 +4,6 @@ pub mod code_store;
 pub mod envelope;
 pub mod error;
 pub mod follow;
-pub mod nodelist;
 pub mod ops;
 pub mod piece;
 pub mod quote;

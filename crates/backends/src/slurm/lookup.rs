@@ -66,9 +66,13 @@ pub async fn look_again(client: &Client, id: &JobId, is_known: bool) -> Result<O
 
 /// Adds how often each row was queued again: each task of an array for itself.
 pub fn add_restarts(rows: &mut [Job], shown: &[Shown]) {
+    let mut of_task: BTreeMap<Option<u64>, u32> = BTreeMap::new();
+    for shown in shown {
+        let most = of_task.entry(shown.task).or_default();
+        *most = shown.restarts.max(*most);
+    }
     for row in rows {
-        let own = shown.iter().filter(|shown| shown.task == row.task).map(|shown| shown.restarts);
-        row.restarts = own.max().unwrap_or(0).max(row.restarts);
+        row.restarts = of_task.get(&row.task).copied().unwrap_or(0).max(row.restarts);
     }
 }
 
@@ -83,8 +87,8 @@ async fn add_forgotten(client: &Client, id: &JobId, rows: &mut Vec<Job>) -> Resu
 
 /// Adds the tasks of which there is no row.
 pub fn add_unknown(rows: &mut Vec<Job>, more: Vec<Job>) {
-    let known: BTreeSet<Option<u64>> = rows.iter().flat_map(Job::each_task).map(|job| job.task).collect();
-    rows.extend(more.into_iter().filter(|job| job.task.is_some() && !known.contains(&job.task)));
+    let known: BTreeSet<u64> = rows.iter().flat_map(Job::task_numbers).collect();
+    rows.extend(more.into_iter().filter(|job| job.task.is_some_and(|task| !known.contains(&task))));
 }
 
 /// Looks for a job that slurmctld has forgotten.
@@ -246,8 +250,8 @@ pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
 fn forgotten(rows: &[Job], older: Vec<Job>, ended: bool) -> BTreeMap<String, Job> {
     let known: BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
     let arrays: BTreeSet<u64> = rows.iter().filter(|job| job.is_of_array()).map(|job| job.number).collect();
-    let tasks = rows.iter().filter(|job| job.is_of_array()).flat_map(Job::each_task);
-    let queued: BTreeSet<(u64, u64)> = tasks.filter_map(|job| Some((job.number, job.task?))).collect();
+    let tasks = rows.iter().flat_map(|job| job.task_numbers().map(|task| (job.number, task)));
+    let queued: BTreeSet<(u64, u64)> = tasks.collect();
     let is_forgotten = |job: &Job| match job.task.filter(|_| arrays.contains(&job.number)) {
         Some(task) => job.phase().is_terminal() && !queued.contains(&(job.number, task)),
         None => ended && !known.contains(&job.number),

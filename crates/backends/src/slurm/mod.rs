@@ -41,10 +41,11 @@ use weftrun_core::job::{
 };
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
+use weftrun_core::text::nodelist;
 use weftrun_core::{Finding, Result};
 
 use crate::attach::{PipedPort, attach, connect_request};
-use crate::remote::{nodelist, quote};
+use crate::remote::quote;
 use crate::{files, refusals, stream};
 use client::Client;
 

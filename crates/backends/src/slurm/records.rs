@@ -1,7 +1,7 @@
 //! Rows of `squeue`, `sacct` and `scontrol show job`. The requested text form is the same in every release
 //! from 22.05 to 26.05: separators that no name can contain, epoch seconds, free text last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use weftrun_core::fabric::Fabric;
@@ -103,11 +103,20 @@ impl Job {
         self.pending_tasks().and_then(Tasks::parse).map_or(1, |tasks| tasks.count())
     }
 
+    /// Returns the numbers of the waiting tasks that the row stands for; none where it is one job or one task, or stands for more
+    /// than can be listed.
+    fn waiting_numbers(&self) -> Option<BTreeSet<u32>> {
+        self.pending_tasks().and_then(Tasks::parse)?.few()
+    }
+
+    /// Returns the numbers of the tasks that the row stands for, as far as they can be listed.
+    pub fn task_numbers(&self) -> impl Iterator<Item = u64> {
+        self.task.into_iter().chain(self.waiting_numbers().into_iter().flatten().map(u64::from))
+    }
+
     /// Returns a row for each task that it stands for; itself where it is one job, or stands for more than can be listed.
     pub fn each_task(&self) -> Vec<Self> {
-        let Some(tasks) = self.pending_tasks().and_then(Tasks::parse).and_then(|tasks| tasks.few()) else {
-            return vec![self.clone()];
-        };
+        let Some(tasks) = self.waiting_numbers() else { return vec![self.clone()] };
         let one = |task: u32| Self {
             printed: format!("{}_{task}", self.number),
             task: Some(task.into()),

@@ -1,6 +1,6 @@
 //! Converts Slurm's rows to a job's summary.
 
-use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, TaskCounts};
+use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, TASK_ROLE, TaskCounts};
 
 use super::ids::JobId;
 use super::records::{Job, Shown};
@@ -113,7 +113,7 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
         let nodes = nodelist::expand(&job.nodes);
         if let Some(task) = job.task {
             let mut replica =
-                ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
+                ReplicaStatus::new(&job.printed, TASK_ROLE, u32::try_from(task).unwrap_or(u32::MAX), phase);
             replica.reason = reason(job, job.exit_code);
             replica.node = nodes.first().cloned();
             replica.restarts = job.restarts;
@@ -137,7 +137,7 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
 pub fn further_nodes(task: &Job) -> Vec<ReplicaStatus> {
     let Some(number) = task.task.and_then(|task| u32::try_from(task).ok()) else { return Vec::new() };
     let replica = |node: String| {
-        let mut replica = ReplicaStatus::new(&node, "task", number, task.phase());
+        let mut replica = ReplicaStatus::new(&node, TASK_ROLE, number, task.phase());
         replica.node = Some(node);
         replica.restarts = task.restarts;
         replica

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use weftrun::Result;
 use weftrun::convert::decision_text;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, age, odd};
+use weftrun::core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, TASK_ROLE, age, odd};
 use weftrun::core::log::clean_text as printable;
 use weftrun::core::nccl::FabricSeen;
 use weftrun::report::{DescribeReport, WhyReport};
@@ -78,8 +78,6 @@ fn times(job: &JobSummary, now: Timestamp) -> Vec<(&'static str, String)> {
     times
 }
 
-/// The role of the replicas that are tasks of a job of many.
-const TASK: &str = "task";
 /// Number of replicas up to which all are printed.
 const ALL: usize = 64;
 /// Largest number of replicas that are printed of more, because their state is not that of most.
@@ -128,7 +126,7 @@ fn text(detail: &JobDetail, wide: bool) -> String {
         let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
         let (name, reason) = (printable(&replica.name), printable(&replica.reason));
         let node = match &replica.node {
-            None if replica.role == TASK => String::new(),
+            None if replica.role == TASK_ROLE => String::new(),
             node => format!(" node {}", printable(node.as_deref().unwrap_or("-"))),
         };
         let values = printable(&replica.values);

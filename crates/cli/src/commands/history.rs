@@ -65,7 +65,7 @@ pub fn run(context: &Context, args: &HistoryArgs) -> Result<u8> {
                 say_imported(context, history.import_cycles(&target, from)?);
             }
             let past = history.read()?;
-            let (jobs, nodes) = (past.records.len(), history.nodes()?.len());
+            let (jobs, nodes) = (past.records.len(), past.nodes().len());
             if context.out.format == Format::Table {
                 let (jobs, nodes) = (counted(jobs, "job"), counted(nodes, "node"));
                 context.out.line(format!("{path}: {jobs}, {nodes}"))?;

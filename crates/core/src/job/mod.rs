@@ -14,4 +14,4 @@ pub use handle::{JobHandle, SubmissionId};
 pub use odd::odd;
 pub use order::{EventOrder, ordered};
 pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};
-pub use tasks::{Lane, SET_LABEL, TASK_LABEL, TASKS_LABEL, TaskCounts};
+pub use tasks::{Lane, SET_LABEL, TASK_LABEL, TASK_ROLE, TASKS_LABEL, TaskCounts};

@@ -13,6 +13,8 @@ pub const SET_LABEL: &str = "weftrun.dev/set";
 pub const TASK_LABEL: &str = "weftrun.dev/task";
 /// The label with the number of tasks of the set.
 pub const TASKS_LABEL: &str = "weftrun.dev/tasks";
+/// The role of the replicas that are tasks of a job of many, and of the nodes of one task.
+pub const TASK_ROLE: &str = "task";
 /// The part of a set's handle where a job's has its kind.
 const SET_KIND: &str = "set";
 

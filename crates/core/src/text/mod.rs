@@ -1,7 +1,8 @@
-//! Formats of texts and names: suggestions, durations, quantities, percent-encoding, versions, hashes.
+//! Formats of texts and names: suggestions, durations, quantities, node lists, percent-encoding, versions, hashes.
 
 pub mod duration;
 mod hash;
+pub mod nodelist;
 pub mod percent;
 pub mod quantity;
 mod splice;

@@ -122,6 +122,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     let is_end = |fact: &Fact| matches!(fact, Fact::Exit { code, .. } if *code != 0);
     let ends = scene.reports.iter().filter(|known| is_end(&known.report.fact)).count();
     let exited = scene.has_exited();
+    let names_job = names_job(scene);
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
@@ -275,7 +276,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
             }
             // Of a job that is cancelled Slurm names the job as well.
             Fact::Cluster(ClusterReason::Cancelled)
-                if known.report.text.contains("*** STEP ") && !names_job(scene) =>
+                if known.report.text.contains("*** STEP ") && !names_job =>
             {
                 let what = "a step of the job was cancelled: by a person, or by srun after one of its tasks had ended";
                 add(Grade::TimeLimit, CauseClass::Cancelled, what.to_owned(), None, false);

@@ -120,7 +120,7 @@ fn ended_early<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
             of.entry(rank).or_insert(known.report);
         }
     }
-    // A rank that waited ends by what it was told of the other one; the end of any other is a failure of its own.
+    // A rank that waited ends because the other one left; the end of any other is a failure of its own.
     if !failed.iter().flatten().all(|rank| waited.contains_key(rank)) {
         return None;
     }
@@ -352,6 +352,7 @@ fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing
     }
     let default = default_of(groups);
     let mut waiting: BTreeMap<(i64, &str), BTreeSet<u32>> = BTreeMap::new();
+    let mut groups_of_waits: BTreeMap<(i64, &str), Option<&String>> = BTreeMap::new();
     for known in &scene.reports {
         if let (Fact::TimedOut { work, .. }, Some(rank)) = (&known.report.fact, known.rank) {
             waiting.entry((work.seq, &work.op)).or_default().insert(rank);
@@ -369,11 +370,18 @@ fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing
         };
         // Where that line is cut, the group of those that wait in the same operation.
         let shared = || {
-            let same = waiting.get(&(work.seq, work.op.as_str()))?;
-            let waits =
-                |(other, own): (&u32, &Standing<'a>)| own.enqueued >= work.seq && same.contains(other);
-            let of_same = groups.iter().find(|(_, of)| of.iter().any(waits));
-            of_same.filter(|_| !groups_of.contains_key(&rank)).map(|(group, _)| group)
+            let operation = (work.seq, work.op.as_str());
+            let find = || {
+                let same = waiting.get(&operation)?;
+                let waits =
+                    |(other, own): (&u32, &Standing<'a>)| own.enqueued >= work.seq && same.contains(other);
+                groups.iter().find(|(_, of)| of.iter().any(waits)).map(|(group, _)| group)
+            };
+            if groups_of.contains_key(&rank) {
+                None
+            } else {
+                *groups_of_waits.entry(operation).or_insert_with(find)
+            }
         };
         let group = group.as_ref().or_else(reported).or_else(shared).or(default);
         let group = group.map_or_else(|| DEFAULT.to_owned(), String::clone);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun_core::Confidence;
-use weftrun_core::job::{JobDetail, JobPhase, ReplicaStatus};
+use weftrun_core::job::{JobDetail, JobPhase, ReplicaStatus, TASK_ROLE};
 use weftrun_core::spec::is_node_name;
 
 use super::Fault;
@@ -13,8 +13,6 @@ use crate::cause::{Cause, Why};
 
 /// Most nodes of a job that are kept.
 const MOST_NODES: usize = 16_384;
-/// The role of replicas that are the nodes of one task.
-const TASK: &str = "task";
 /// Longest text of a cause that is kept, in characters.
 const LONGEST_TEXT: usize = 200;
 
@@ -323,7 +321,7 @@ fn node_of_source(source: &str, detail: &JobDetail) -> Option<String> {
             let task =
                 detail.replicas.first().map(|first| first.index).filter(|_| detail.summary.tasks.is_none());
             let is_in_order = |(at, replica): (usize, &ReplicaStatus)| {
-                replica.index as usize == at || replica.role == TASK && Some(replica.index) == task
+                replica.index as usize == at || replica.role == TASK_ROLE && Some(replica.index) == task
             };
             detail.replicas.get(number).filter(|_| detail.replicas.iter().enumerate().all(is_in_order))?
         }

@@ -7,7 +7,7 @@
 //! the file stays small.
 
 mod file;
-#[cfg(all(feature = "log-files", feature = "slurm"))]
+#[cfg(feature = "log-files")]
 mod nvrx;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ use weftrun_diagnose::nodes::{Fault, FoldedRuns, JobRecord, NodeReport, NodeRuns
 
 use crate::{Config, files};
 use file::Locked;
-#[cfg(all(feature = "log-files", feature = "slurm"))]
+#[cfg(feature = "log-files")]
 pub use nvrx::Imported;
 
 /// Size from which on a file is made shorter.
@@ -75,6 +75,19 @@ pub struct JobsPast {
     pub forgotten: BTreeMap<String, Timestamp>,
     /// Number of lines that are no records.
     pub unread: usize,
+}
+
+impl JobsPast {
+    /// Returns what it says of each node, judged as of now.
+    pub fn nodes(&self) -> Vec<NodeReport> {
+        judge(&self.records, &self.folded, weftrun_backends::clock::now())
+    }
+
+    /// Returns the nodes that it suspects, each with the evidence.
+    pub fn suspects(&self) -> Vec<LeftOut> {
+        let suspects = self.nodes().into_iter().filter(NodeReport::is_suspect);
+        suspects.map(|node| LeftOut { why: format!("suspect: {}", node.evidence), node: node.node }).collect()
+    }
 }
 
 /// A line that says until when what counted against nodes is forgotten: a later look at an old job does not bring it back.
@@ -187,8 +200,7 @@ impl JobHistory {
     /// # Errors
     /// As [`JobHistory::read`].
     pub fn nodes(&self) -> Result<Vec<NodeReport>> {
-        let past = self.read()?;
-        Ok(judge(&past.records, &past.folded, weftrun_backends::clock::now()))
+        Ok(self.read()?.nodes())
     }
 
     /// Returns the nodes that it suspects, each with the evidence.
@@ -196,10 +208,7 @@ impl JobHistory {
     /// # Errors
     /// As [`JobHistory::read`].
     pub fn suspects(&self) -> Result<Vec<LeftOut>> {
-        let suspects = self.nodes()?.into_iter().filter(NodeReport::is_suspect);
-        Ok(suspects
-            .map(|node| LeftOut { why: format!("suspect: {}", node.evidence), node: node.node })
-            .collect())
+        Ok(self.read()?.suspects())
     }
 
     /// Forgets what counts against a node of jobs that have ended by now, as after a repair: its failures stay as runs. Returns how

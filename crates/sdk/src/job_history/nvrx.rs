@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use weftrun_backends::remote::nodelist;
+
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::nccl::{FabricSeen, SourceId, TransportMap};
 use weftrun_core::spec::is_node_name;
+use weftrun_core::text::nodelist;
 use weftrun_core::{Error, ErrorKind, Result};
 use weftrun_diagnose::Sources;
 use weftrun_diagnose::cause::WhyState;

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use weftrun_core::Result;
 use weftrun_core::job::{
-    JobHandle, JobPhase, JobSummary, ReplicaStatus, SET_LABEL, TASK_LABEL, TASKS_LABEL, TaskCounts,
+    JobHandle, JobPhase, JobSummary, ReplicaStatus, SET_LABEL, TASK_LABEL, TASK_ROLE, TASKS_LABEL, TaskCounts,
 };
 use weftrun_core::log::{LogBatch, SourceId};
 
@@ -156,7 +156,7 @@ impl Members {
 
 /// Returns the job of a task as a part of its set.
 fn replica(task: u32, job: &JobSummary) -> ReplicaStatus {
-    let mut replica = ReplicaStatus::new(&job.name, "task", task, job.phase);
+    let mut replica = ReplicaStatus::new(&job.name, TASK_ROLE, task, job.phase);
     replica.reason.clone_from(&job.reason);
     replica.exit_code = job.exit_code;
     replica

@@ -41,11 +41,7 @@ impl JobHistory {
     /// # Errors
     /// As [`JobHistory::read`].
     pub fn baselines(&self) -> Result<Vec<KeptRun>> {
-        let records = self.read()?.records;
-        let mut runs: Vec<KeptRun> = records.iter().filter(|record| record.baseline).map(kept_run).collect();
-        runs.sort_by_key(|run| run.at);
-        runs.drain(..runs.len().saturating_sub(MOST));
-        Ok(runs)
+        Ok(baselines_of(&self.read()?.records))
     }
 
     /// Keeps a run for later comparison. That of a job is its record in the history, if it is there.
@@ -58,19 +54,31 @@ impl JobHistory {
         if verified.verdict() == Verdict::Fail || run.figures.is_empty() {
             return Err(Error::new(ErrorKind::Usage, "the run is not kept: it failed, or has no figures"));
         }
-        if self.baselines()?.iter().any(|kept| (&kept.figures, &kept.hosts) == (&run.figures, &run.hosts)) {
+        let records = self.read()?.records;
+        if baselines_of(&records)
+            .iter()
+            .any(|kept| (&kept.figures, &kept.hosts) == (&run.figures, &run.hosts))
+        {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
                 "a run with exactly these figures is kept already",
             ));
         }
         let of_job = |record: &JobRecord| Some(&record.job) == run.job.as_ref();
-        let known = self.read()?.records.into_iter().rev().find(of_job);
+        let known = records.into_iter().rev().find(of_job);
         let mut record = known.unwrap_or_else(|| record_of(&run));
         record.bandwidth = bandwidth(&run);
         record.baseline = true;
         self.append(&record)
     }
+}
+
+/// Returns the newest runs that later ones are compared with, the oldest first.
+fn baselines_of(records: &[JobRecord]) -> Vec<KeptRun> {
+    let mut runs: Vec<KeptRun> = records.iter().filter(|record| record.baseline).map(kept_run).collect();
+    runs.sort_by_key(|run| run.at);
+    runs.drain(..runs.len().saturating_sub(MOST));
+    runs
 }
 
 /// Returns the figures of a run, as the history keeps them.

@@ -22,7 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use weftrun_core::backend::Capability;
-use weftrun_core::job::{JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TaskCounts};
+use weftrun_core::job::{
+    JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TASK_ROLE, TaskCounts,
+};
 use weftrun_core::log::Mark;
 use weftrun_core::{Error, ErrorKind};
 
@@ -132,7 +134,7 @@ impl Fake {
             let mut replicas = Vec::new();
             for (number, &phase) in (0..).zip(phases) {
                 let name = format!("{}_{number}", handle.name());
-                let task = ReplicaStatus::new(&name, "task", number, phase);
+                let task = ReplicaStatus::new(&name, TASK_ROLE, number, phase);
                 counts.add(phase, 1);
                 replicas.push(task.clone());
                 let own = JobHandle::new(handle.backend(), handle.target(), [name]);

@@ -12,6 +12,7 @@ use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepa
 use weftrun_core::fabric::{Change, Fabric, Op};
 use weftrun_core::shell::variable;
 use weftrun_core::spec::{CodeContent, JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};
+use weftrun_core::text::nodelist;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
@@ -19,7 +20,7 @@ use super::allocation::MOST_LABELS;
 use super::allocation::MOST_RANKS;
 use super::config::{Container, HostsTarget, JobSettings, SshKeys};
 use crate::remote::ops::{self, Translated};
-use crate::remote::{nodelist, quote, script};
+use crate::remote::{quote, script};
 
 /// The variables that name the network interface of the ranks.
 const INTERFACE: [&str; 3] = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"];

@@ -6,10 +6,10 @@ use weftrun_core::catalogue::Catalogue;
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::text::Quantity;
+use weftrun_core::text::nodelist;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::RenderInput;
-use crate::remote::nodelist;
 
 /// Options that are repeated in each component of a heterogeneous job; sbatch copies the others from the
 /// first (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use weftrun_convert::{Directive, Directives, slurm_duration};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::JobHandle;
+use weftrun_core::text::nodelist;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{PARSERS, Rest, Sent, json as read};
-use crate::remote::nodelist;
 use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
 use crate::slurm::render::{OF_COMPONENT, Script};

@@ -200,14 +200,12 @@ fn stuck_together(found: &mut Vec<Candidate>) {
 /// Lets a line whose words a rule knows say as much as an error right below it that none does.
 pub(super) fn lead(found: &mut [Candidate]) {
     let is_unknown = |one: &&Candidate| one.grade == Grade::Quoted && one.class == CauseClass::Unexplained;
-    let unknown: Vec<(SourceIndex, u64)> =
+    let unknown: BTreeSet<(SourceIndex, u64)> =
         found.iter().filter(is_unknown).map(|one| (one.source, one.line)).collect();
     let is_known = |one: &&mut Candidate| one.grade == Grade::Mentioned && one.rule.code != ERROR_UNEXPLAINED;
     for one in found.iter_mut().filter(is_known) {
-        let leads = |(source, line): &(SourceIndex, u64)| {
-            *source == one.source && (1..=NEAR).contains(&line.saturating_sub(one.line))
-        };
-        if unknown.iter().any(leads) {
+        let below = (one.source, one.line.saturating_add(1))..=(one.source, one.line.saturating_add(NEAR));
+        if unknown.range(below).next().is_some() {
             one.grade = Grade::Quoted;
         }
     }
