@@ -73,5 +73,6 @@ mod tests {
         assert_eq!(SCRIPT.matches("@BENCH@").count(), 1);
         assert!(!BENCH.lines().any(|line| line == "PYTHON"));
         assert!(!script().contains("@BENCH@") && script().is_ascii());
+        assert!(script().lines().any(|line| line == weftrun_core::spec::NO_EVIDENCE));
     }
 }

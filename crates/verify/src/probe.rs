@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use weftrun_nccl::{LINE_CAP, pieces};
 
 use super::device::Device;
+use super::gpu::{self, GpuState};
 use weftrun_core::Finding;
 use weftrun_core::request::Fabric;
 use weftrun_core::text::listed;
@@ -27,8 +28,11 @@ const MAX_FINDINGS: usize = 64;
 const CLOCK: u64 = 30;
 /// Largest offset of a node's clock from its time server, seconds.
 const OFFSET: f64 = 1.0;
-/// Facts that differ between nodes without a reason for concern.
-const OWN: [&str; 4] = ["host", "clock", "interfaces", "clock_offset"];
+/// Facts that differ between nodes without a reason for concern, or that have findings of their own.
+const OWN: [&str; 6] = ["host", "clock", "interfaces", "clock_offset", GPUS, PROCESSES];
+/// The state of each GPU, and the programs that use them.
+const GPUS: &str = "gpu_states";
+const PROCESSES: &str = "gpu_processes";
 /// The fact made of all interfaces of a node.
 const DEVICES: &str = "network_devices";
 /// Counters of words of four bytes (InfiniBand's `PortXmitData`).
@@ -152,6 +156,7 @@ impl Probes {
         let mut findings = self.differences();
         findings.extend(self.clocks());
         findings.extend(self.offsets().take(MAX_FINDINGS));
+        findings.extend(self.of_gpus().take(MAX_FINDINGS));
         let traffic = self.traffic();
         let errors = traffic.iter().flat_map(|one| one.errors.iter().map(move |error| (one, error)));
         for (one, (counter, grown)) in errors.take(MAX_FINDINGS) {
@@ -223,8 +228,10 @@ impl Probes {
     /// Returns the report of a node: its facts by name.
     pub fn node(&self, host: &str) -> BTreeMap<String, Value> {
         let node = self.before.get(host).and_then(Value::as_object);
-        let kept =
-            node.into_iter().flatten().filter(|(name, _)| !["host", "interfaces"].contains(&name.as_str()));
+        let kept = node
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| !["host", "interfaces", GPUS].contains(&name.as_str()));
         kept.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
@@ -255,6 +262,31 @@ impl Probes {
         all
     }
 
+    /// Returns what other programs had of the GPUs before the benchmark, a sentence for each node that has such.
+    pub fn gpus_in_use(&self) -> Vec<String> {
+        let of = |(host, node): (&String, &Value)| {
+            gpu::in_use(host, &gpus(node), node[PROCESSES].as_str().unwrap_or_default())
+        };
+        self.before.iter().filter_map(of).take(MAX_FINDINGS).collect()
+    }
+
+    fn of_gpus(&self) -> impl Iterator<Item = Finding> {
+        let in_use = self.gpus_in_use().into_iter().map(|message| {
+            Finding::warning("VERIFY-GPU-IN-USE", message)
+                .fix("end the other program, or measure on nodes that nothing else uses")
+        });
+        let links_down = self.before.iter().filter_map(|(host, node)| {
+            let down = node["nvlinks_inactive"].as_u64().filter(|down| *down > 0)?;
+            let message = format!("{host}: {down} NVLinks are not active");
+            Some(
+                Finding::warning("VERIFY-NVLINK-DOWN", message)
+                    .fix("look for Xid 74 and at `nvidia-smi nvlink --status`; leave the node out until it is repaired"),
+            )
+        });
+        let slow = self.before.iter().flat_map(|(host, node)| gpu::findings(host, &gpus(node)));
+        in_use.chain(links_down).chain(slow)
+    }
+
     fn offsets(&self) -> impl Iterator<Item = Finding> {
         self.before.iter().filter_map(|(host, node)| {
             let shown = node["clock_offset"].as_str()?;
@@ -283,7 +315,7 @@ impl Probes {
 fn bounded(node: Map<String, Value>) -> Map<String, Value> {
     let mut facts = 0;
     let kept = node.into_iter().filter_map(|(name, value)| match value {
-        Value::Array(mut all) if name == "interfaces" => {
+        Value::Array(mut all) if ["interfaces", GPUS].contains(&name.as_str()) => {
             all.truncate(MAX_INTERFACES);
             Some((name, Value::Array(all)))
         }
@@ -296,6 +328,11 @@ fn bounded(node: Map<String, Value>) -> Map<String, Value> {
         }
     });
     kept.collect()
+}
+
+fn gpus(node: &Value) -> Vec<GpuState> {
+    let all = node[GPUS].as_array().into_iter().flatten();
+    all.filter_map(|gpu| GpuState::read(gpu.as_str()?)).collect()
 }
 
 fn interfaces(node: &Value) -> BTreeMap<&str, &Value> {

@@ -110,6 +110,15 @@ pub struct Run {
     /// Whether several processes ran the whole benchmark each on its own, as nccl-tests built without MPI do.
     #[serde(skip)]
     pub alone: bool,
+    /// Whether it is one of several runs on as many hosts that were printed into one another.
+    #[serde(skip)]
+    pub mixed: bool,
+    /// What the benchmark printed when a call failed.
+    #[serde(skip)]
+    pub failure: Option<String>,
+    /// The GPU of all ranks, if the log names it and it is the same.
+    #[serde(skip)]
+    pub gpu: Option<String>,
     /// All rows, in the order of the log.
     pub rows: Vec<Row>,
 }

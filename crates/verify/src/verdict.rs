@@ -1,9 +1,12 @@
-//! Judges the bandwidth of a run against published figures.
+//! Judges the bandwidth of a run against published figures and the line rate of the machine.
 
 use serde::Serialize;
 
 use super::table::{Collective, Run};
-use weftrun_core::catalogue::{Catalogue, Expected, expected};
+use weftrun_core::catalogue::{
+    Catalogue, Expected, InstanceType, NodeFabric, expected, line_rate, pass_mark,
+};
+use weftrun_core::text::counted;
 
 /// The smallest size that is judged, since smaller ones are bound by latency.
 const LARGE: u64 = 1 << 30;
@@ -12,6 +15,14 @@ const LARGE: u64 = 1 << 30;
 const TOLERANCE: f64 = 0.85;
 /// A figure this many times the highest published one was measured on other hardware, or is none.
 const IMPLAUSIBLE: f64 = 2.0;
+/// The part of the line rate that passes: the lowest that sites accept, 60 of 100 GB/s over TCPX (cluster-health-scanner's
+/// a3.yaml), 250 of 400 over RoCE (its a3ultra.yaml), 185 of 300 over NVLink 3 (Oracle's active_healthcheck.py). Marks that
+/// their authors call loose are not counted (`data/expected-bandwidth.tsv`).
+const LEAST_PART: f64 = 0.6;
+
+/// What is said of a run first that was printed into others.
+const MIXED: &str =
+    "one of several separate runs that were printed into one another (nccl-tests run as one with MPI=1): ";
 
 word_enum! {
     /// What a run shows.
@@ -31,6 +42,19 @@ word_enum! {
     }
 }
 
+/// What a benchmark was run on, as far as its log does not say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Instance type that figures are compared for.
+    pub instance: Option<String>,
+    /// Number of nodes.
+    pub nodes: Option<u32>,
+    /// The collective of tables without a name.
+    pub collective: Option<Collective>,
+    /// Whether the figures are judged although the GPUs had other work.
+    pub force: bool,
+}
+
 /// A verdict with its reason.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -41,107 +65,257 @@ pub struct Judgement {
     pub busbw: Option<f64>,
     /// The size it was measured with, bytes.
     pub size: Option<u64>,
-    /// The published figures that it is compared with.
+    /// The published figures, or a site's pass mark, that it is compared with.
     pub expected: Option<Expected>,
+    /// The line rate of what joins the ranks.
+    pub limit: Option<Expected>,
     /// Why, as a sentence.
     pub reason: String,
 }
 
-/// Judges a run on a number of nodes of an instance type. Only sizes of at least 1 GiB count.
-pub fn judge(
-    run: &Run,
-    instance: Option<&str>,
-    nodes: Option<u32>,
-    collective: Option<Collective>,
-) -> Judgement {
-    let fastest =
-        |rows: &mut dyn Iterator<Item = (u64, f64)>| rows.max_by(|one, two| one.1.total_cmp(&two.1));
+impl Judgement {
+    /// Returns what the run is drawn beside: published figures, else a pass mark, else the line rate.
+    pub fn reference(&self) -> Option<&Expected> {
+        self.expected.as_ref().or(self.limit.as_ref())
+    }
+}
+
+/// Judges a run by what was published for its instance type, and by the line rate of what joins its ranks: that of the type, or of
+/// the machine that its log shows. Only sizes of at least 1 GiB count.
+pub fn judge(run: &Run, subject: &Subject, machine: Option<&InstanceType>) -> Judgement {
     let figures = || run.rows.iter().filter_map(|row| Some((row.size, row.busbw()?)));
-    let judged = fastest(&mut figures().filter(|(size, _)| *size >= LARGE));
+    let judged = figures().filter(|(size, _)| *size >= LARGE).max_by(|one, two| one.1.total_cmp(&two.1));
     let mut judgement = Judgement {
         verdict: Verdict::Fail,
         busbw: judged.map(|(_, busbw)| busbw),
         size: judged.map(|(size, _)| size),
         expected: None,
+        limit: None,
         reason: String::new(),
     };
+    if let Some(reason) = broken(run) {
+        judgement.reason = reason;
+        return judgement;
+    }
+    judgement.verdict = Verdict::NoReference;
+    let mixed = if run.mixed { MIXED } else { "" };
+    let (busbw, setting) = match setting(run, subject, machine, judged.map(|(_, busbw)| busbw)) {
+        Ok(known) => known,
+        Err(reason) => return Judgement { reason: format!("{mixed}{reason}"), ..judgement },
+    };
+    judgement.limit = line_rate(&setting.row, setting.nodes, setting.ranks, setting.collective.as_str());
+    let references = References::of(&setting, judgement.limit.as_ref());
+    let (verdict, reason) = references.compare(busbw, &setting);
+    (judgement.verdict, judgement.reason) = (verdict, format!("{mixed}{reason}"));
+    judgement.expected = references.published.or(references.mark);
+    if judgement.verdict == Verdict::NoReference {
+        judgement.expected = None;
+    }
+    judgement
+}
+
+/// Returns why a run has no figures that can be judged.
+fn broken(run: &Run) -> Option<String> {
+    if let Some(failure) = &run.failure {
+        return Some(format!("the benchmark failed: {failure}"));
+    }
     if let Some(row) = run.rows.iter().find(|row| row.wrong() > 0) {
-        judgement.reason = format!(
+        return Some(format!(
             "the results are wrong: at least {} elements of size {} (line {})",
             row.wrong(),
             row.size,
             row.line
-        );
-        return judgement;
+        ));
     }
     if let Some(row) = run.rows.iter().find(|row| row.is_broken()) {
-        judgement.reason = format!("size {} has no finite figures (line {})", row.size, row.line);
-        return judgement;
+        return Some(format!("size {} has no finite figures (line {})", row.size, row.line));
     }
     if run.alone {
-        "each process ran the benchmark on its own: nccl-tests must be built with MPI=1, for the MPI that starts them"
-            .clone_into(&mut judgement.reason);
-        return judgement;
+        return Some(
+            "each process ran the benchmark on its own: nccl-tests must be built with MPI=1, for the MPI that starts them"
+                .to_owned(),
+        );
     }
-    if run.rows.is_empty() {
-        "there is no table of figures in the log".clone_into(&mut judgement.reason);
-        return judgement;
+    run.rows.is_empty().then(|| "there is no table of figures in the log".to_owned())
+}
+
+/// What a run was made on.
+struct Setting {
+    collective: Collective,
+    nodes: u32,
+    ranks: u32,
+    row: InstanceType,
+    /// Whether the row is of an instance type and not made from the log.
+    is_type: bool,
+}
+
+impl Setting {
+    fn is_whole(&self) -> bool {
+        self.nodes.checked_mul(self.row.accelerators) == Some(self.ranks)
     }
-    judgement.verdict = Verdict::NoReference;
-    let Some((_, busbw)) = judged else {
+}
+
+/// Returns the bandwidth and what it was measured on, or what is not known of it.
+fn setting(
+    run: &Run,
+    subject: &Subject,
+    machine: Option<&InstanceType>,
+    busbw: Option<f64>,
+) -> Result<(f64, Setting), String> {
+    let Some(busbw) = busbw else {
         let largest = run.rows.iter().map(|row| row.size).max().unwrap_or(0);
-        judgement.reason = format!(
+        return Err(format!(
             "the largest size is {largest} bytes; sizes below 1 GiB are bound by latency and are not judged"
+        ));
+    };
+    if run.ranks == Some(1) {
+        return Err(
+            "one rank sends nothing to another GPU; if one was started for each, nccl-tests must be built with MPI=1, for the MPI that starts them"
+                .to_owned(),
         );
-        return judgement;
+    }
+    let Some(collective) = run.collective.or(subject.collective) else {
+        return Err("the log does not name the collective: give --collective".to_owned());
     };
-    let Some(collective) = run.collective.or(collective) else {
-        "the log does not name the collective".clone_into(&mut judgement.reason);
-        return judgement;
-    };
-    let (Some(instance), Some(nodes)) = (instance, nodes.or(run.nodes)) else {
-        let missing = if instance.is_none() { "instance type" } else { "number of nodes" };
-        judgement.reason = format!("the {missing} is not known");
-        return judgement;
-    };
-    let gpus = Catalogue::builtin().get(instance).map(|row| row.accelerators);
-    if let (Some(ranks), Some(gpus)) = (run.ranks, gpus)
-        && ranks != nodes.saturating_mul(gpus)
+    let named = subject.instance.as_deref();
+    let row = named.and_then(|name| Catalogue::builtin().get(name).cloned()).or_else(|| machine.cloned());
+    let given = subject.nodes.filter(|_| !run.mixed);
+    let nodes = given.or(run.nodes);
+    let ranks = run.ranks.or_else(|| nodes?.checked_mul(row.as_ref()?.accelerators));
+    if let Some((nodes, ranks)) =
+        nodes.zip(ranks).filter(|(nodes, ranks)| *nodes == 0 || !ranks.is_multiple_of(*nodes))
     {
-        judgement.reason = format!(
-            "published figures are of all {gpus} GPUs of each node; this run has {ranks} ranks on {nodes} nodes"
-        );
-        return judgement;
+        return Err(format!(
+            "{ranks} ranks on {nodes} nodes are not as many on each, which nothing was published of"
+        ));
     }
-    let Some(published) = expected(instance, nodes, collective.as_str()) else {
-        judgement.reason = format!("no figure of {collective} on {nodes} {instance} was published");
-        return judgement;
-    };
-    let limit = published.low * TOLERANCE;
-    let range = published.range();
-    if busbw > published.high * IMPLAUSIBLE {
-        judgement.reason = format!(
-            "{busbw:.1} GB/s is more than {IMPLAUSIBLE} times the highest published figure ({range}): check the instance type"
-        );
-        return judgement;
+    match (row, nodes, ranks) {
+        (Some(row), Some(nodes), Some(ranks)) => {
+            let gpus = nodes.saturating_mul(row.accelerators);
+            if row.accelerators > 0 && ranks > gpus {
+                return Err(format!(
+                    "{ranks} ranks are more than the {gpus} GPUs of {} of {}: check the number of nodes and the instance type",
+                    counted(nodes as usize, "node"),
+                    row.name
+                ));
+            }
+            Ok((busbw, Setting { collective, nodes, ranks, row, is_type: named.is_some() }))
+        }
+        (None, ..) => {
+            let seen = match (&run.gpu, run.ranks, nodes) {
+                (Some(gpu), Some(ranks), Some(nodes)) => {
+                    format!(
+                        "of {} of {gpu} on {} ",
+                        counted(ranks as usize, "GPU"),
+                        counted(nodes as usize, "node")
+                    )
+                }
+                _ => String::new(),
+            };
+            Err(format!(
+                "the instance type is not known, and the log {seen}does not show what joins the ranks: give --instance-type"
+            ))
+        }
+        (_, None, _) => Err("the number of nodes is not known: give --nodes".to_owned()),
+        _ => Err("the number of ranks is not known".to_owned()),
     }
-    (judgement.verdict, judgement.reason) = if busbw >= limit {
-        (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}"))
-    } else {
-        let part = busbw / published.low * 100.0;
-        (
-            Verdict::Degraded,
-            format!("{busbw:.1} GB/s is {part:.0} % of the lowest published figure ({range})"),
-        )
-    };
-    judgement.expected = Some(published);
-    judgement
+}
+
+/// What a bandwidth is compared with.
+struct References<'a> {
+    published: Option<Expected>,
+    mark: Option<Expected>,
+    limit: Option<&'a Expected>,
+}
+
+impl<'a> References<'a> {
+    fn of(setting: &Setting, limit: Option<&'a Expected>) -> Self {
+        let whole = setting.is_type && setting.is_whole();
+        let (name, collective) = (&setting.row.name, setting.collective.as_str());
+        Self {
+            published: whole.then(|| expected(name, setting.nodes, collective)).flatten(),
+            mark: whole.then(|| pass_mark(name, setting.nodes, collective)).flatten(),
+            limit,
+        }
+    }
+
+    /// Returns the verdict with its reason. Figures of the same setting decide; without them the pass mark of a site and the part
+    /// of the line rate, of which both must be reached.
+    fn compare(&self, busbw: f64, setting: &Setting) -> (Verdict, String) {
+        let of_limit = self.limit.map(|limit| {
+            let part = busbw / limit.low * 100.0;
+            format!("{part:.0} % of {}, {}", limit.range(), limit.what)
+        });
+        let highest = self.published.as_ref().map_or(0.0, |published| published.high);
+        let highest = highest.max(self.limit.map_or(0.0, |limit| limit.high));
+        if highest > 0.0 && busbw > highest * IMPLAUSIBLE {
+            let what = match &self.published {
+                Some(published) => format!("the highest published figure ({})", published.range()),
+                None => format!("the line rate ({})", self.limit.map(Expected::range).unwrap_or_default()),
+            };
+            let reason =
+                format!("{busbw:.1} GB/s is more than {IMPLAUSIBLE} times {what}: check the instance type");
+            return (Verdict::NoReference, reason);
+        }
+        let and_limit = of_limit.as_ref().map_or_else(String::new, |of| format!("; {of}"));
+        if let Some(published) = &self.published {
+            let range = published.range();
+            return if busbw >= published.low * TOLERANCE {
+                (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}{and_limit}"))
+            } else {
+                let part = busbw / published.low * 100.0;
+                let reason = format!(
+                    "{busbw:.1} GB/s is {part:.0} % of the lowest published figure ({range}){and_limit}"
+                );
+                (Verdict::Degraded, reason)
+            };
+        }
+        let and_mark = self.mark.as_ref().map_or_else(String::new, |mark| {
+            format!(
+                "; {} accepts {} or more",
+                mark.sources.first().map_or("a site", String::as_str),
+                mark.range()
+            )
+        });
+        let is_slow = self.limit.is_some_and(|limit| busbw < limit.low * LEAST_PART);
+        let is_below = self.mark.as_ref().is_some_and(|mark| busbw < mark.low);
+        let reason = match &of_limit {
+            Some(of_limit) => format!("{busbw:.1} GB/s is {of_limit}{and_mark}"),
+            None => format!("{busbw:.1} GB/s{and_mark}"),
+        };
+        // Sockets share one link with all else of the node, and no share of it was published.
+        let by_limit = self.limit.is_some()
+            && (setting.nodes == 1 || setting.row.fabric != NodeFabric::None || !setting.is_type);
+        match (by_limit, self.mark.is_some()) {
+            (false, false) => {
+                let what = format!(
+                    "{} on {} {}",
+                    setting.collective,
+                    counted(setting.nodes as usize, "node"),
+                    setting.row.name
+                );
+                (
+                    Verdict::NoReference,
+                    format!(
+                        "{reason}; no figure to compare {what} with, {} ranks, was published",
+                        setting.ranks
+                    ),
+                )
+            }
+            _ if is_below || (by_limit && is_slow) => (Verdict::Degraded, reason),
+            _ => (Verdict::Pass, reason),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::reader::read;
+
+    fn of(instance: Option<&str>, nodes: Option<u32>, collective: Option<Collective>) -> Subject {
+        Subject { instance: instance.map(str::to_owned), nodes, collective, force: false }
+    }
 
     fn run(busbw: &str) -> Run {
         let log =
@@ -152,7 +326,8 @@ mod tests {
     #[test]
     fn a_run_is_compared_with_the_lowest_published_figure() {
         let judged = |busbw: &str| {
-            let judgement = judge(&run(busbw), Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
+            let judgement =
+                judge(&run(busbw), &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None);
             (judgement.verdict, judgement.reason)
         };
         // Published: 77.9 GB/s.
@@ -170,34 +345,38 @@ mod tests {
         for (instance, nodes, collective) in [
             (None, Some(2), all),
             (Some("p4d.24xlarge"), None, all),
-            (Some("p4d.24xlarge"), Some(3), all),
+            // Sockets, of which no share was published; and machines without NVLink.
             (Some("g4dn.12xlarge"), Some(2), all),
+            (Some("g5.48xlarge"), Some(1), all),
         ] {
-            let judgement = judge(&run("78.0"), instance, nodes, collective);
+            let judgement = judge(&run("78.0"), &of(instance, nodes, collective), None);
             assert_eq!(judgement.verdict, Verdict::NoReference, "{judgement:?}");
             assert!(!judgement.reason.is_empty());
         }
         let unknown = read(b"2147483648 536870912 float sum -1 51000.0 78.0 78.0 0\n").remove(0);
-        let judgement = judge(&unknown, Some("p4d.24xlarge"), Some(2), None);
-        assert_eq!(judgement.reason, "the log does not name the collective");
+        let judgement = judge(&unknown, &of(Some("p4d.24xlarge"), Some(2), None), None);
+        assert_eq!(judgement.reason, "the log does not name the collective: give --collective");
         let small = read(b"1048576 262144 float sum -1 30.9 33.8 29.6 0 30.2 34.7 30.3 0\n").remove(0);
-        let judgement = judge(&small, Some("p4d.24xlarge"), Some(2), all);
+        let judgement = judge(&small, &of(Some("p4d.24xlarge"), Some(2), all), None);
         assert_eq!((judgement.verdict, judgement.busbw), (Verdict::NoReference, None));
     }
 
     #[test]
     fn a_run_on_a_part_of_the_gpus_is_not_compared() {
-        for (ranks, verdict) in [(16, Verdict::Degraded), (2, Verdict::NoReference)] {
+        // Two GPUs have a half of one of four interfaces each, or one.
+        for (ranks, verdict) in [(16, Verdict::Degraded), (2, Verdict::Pass), (3, Verdict::NoReference)] {
             let run = Run { ranks: Some(ranks), ..run("20.3") };
-            let judgement = judge(&run, Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
+            let judgement =
+                judge(&run, &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None);
             assert_eq!(judgement.verdict, verdict, "{judgement:?}");
         }
     }
 
     #[test]
     fn a_figure_far_above_the_published_ones_is_no_pass() {
-        let judged =
-            |busbw: &str| judge(&run(busbw), Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
+        let judged = |busbw: &str| {
+            judge(&run(busbw), &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None)
+        };
         let high = judged("800.0");
         assert_eq!(high.verdict, Verdict::NoReference);
         assert!(high.reason.ends_with("check the instance type"), "{}", high.reason);
@@ -208,9 +387,89 @@ mod tests {
     fn wrong_results_and_empty_logs_fail() {
         let wrong =
             read(b"2147483648 536870912 float sum -1 51000.0 42.1 78.9 7 51000.0 42.1 78.9 0\n").remove(0);
-        let judgement = judge(&wrong, Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
+        let judgement = judge(&wrong, &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None);
         assert_eq!(judgement.verdict, Verdict::Fail);
         assert!(judgement.reason.contains("7 elements"), "{}", judgement.reason);
-        assert_eq!(judge(&Run::default(), None, None, None).verdict, Verdict::Fail);
+        assert_eq!(judge(&Run::default(), &of(None, None, None), None).verdict, Verdict::Fail);
+    }
+
+    fn judged(ranks: u32, nodes: u32, busbw: &str, instance: &str) -> (Verdict, String) {
+        let run = Run { ranks: Some(ranks), nodes: Some(nodes), ..run(busbw) };
+        let judgement = judge(&run, &of(Some(instance), None, Some(Collective::AllReduce)), None);
+        (judgement.verdict, judgement.reason)
+    }
+
+    #[test]
+    fn without_published_figures_the_line_rate_decides() {
+        assert_eq!(
+            judged(16, 2, "184.0", "DGX-H100"),
+            (
+                Verdict::Degraded,
+                "184.0 GB/s is 46 % of 400 GB/s, line rate of the 8 × 400 Gb/s of each DGX-H100".to_owned()
+            )
+        );
+        assert_eq!(judged(16, 2, "380.0", "DGX-H100").0, Verdict::Pass);
+        // A loose mark accepts 100 GB/s: it is named, and the line rate decides.
+        let (verdict, reason) = judged(16, 2, "184.0", "Standard_ND96isr_H100_v5");
+        assert!(
+            verdict == Verdict::Degraded && reason.contains("46 %") && reason.contains("accepts 100 GB/s"),
+            "{reason}"
+        );
+        // A strict one decides beside it: 185 GB/s of 200.
+        let (verdict, reason) = judged(16, 2, "170.0", "BM.GPU4.8");
+        assert!(verdict == Verdict::Degraded && reason.contains("185 GB/s"), "{reason}");
+    }
+
+    /// No type for which a figure or a mark of a collective stands in the table is said to have none.
+    #[test]
+    fn every_published_pass_mark_is_judged() {
+        for row in weftrun_core::catalogue::bandwidths() {
+            let (Some(collective), Some(known)) =
+                (Collective::parse(&row.collective), Catalogue::builtin().get(&row.instance).cloned())
+            else {
+                continue;
+            };
+            for nodes in [1, 2, 4, 8] {
+                let Some(mark) = pass_mark(&row.instance, nodes, &row.collective) else { continue };
+                let run = Run {
+                    ranks: Some(nodes * known.accelerators),
+                    collective: Some(collective),
+                    ..run("1.5")
+                };
+                let judgement = judge(&run, &of(Some(&row.instance), Some(nodes), None), None);
+                assert_eq!(judgement.verdict, Verdict::Degraded, "{judgement:?}");
+                assert!(judgement.expected.is_some() && mark.low > 1.5);
+            }
+        }
+    }
+
+    #[test]
+    fn a_machine_that_the_log_shows_is_judged_by_its_line_rate() {
+        let mut seen = InstanceType::new("node with 2 NVIDIA H200");
+        (seen.accelerators, seen.intra_node) = (2, Some("NVSwitch/NVLink 900GB/s".to_owned()));
+        let run = |busbw| Run { ranks: Some(2), nodes: Some(1), ..run(busbw) };
+        let judge = |busbw| judge(&run(busbw), &of(None, None, Some(Collective::AllReduce)), Some(&seen));
+        let slow = judge("156.0");
+        assert_eq!(slow.verdict, Verdict::Degraded);
+        assert_eq!(
+            slow.reason,
+            "156.0 GB/s is 35 % of 450 GB/s, one direction of the NVSwitch/NVLink 900GB/s of each GPU of node with 2 NVIDIA H200"
+        );
+        assert_eq!(judge("329.0").verdict, Verdict::Pass);
+    }
+
+    #[test]
+    fn one_rank_and_a_failed_benchmark_have_no_verdict_on_bandwidth() {
+        let alone = Run { ranks: Some(1), nodes: Some(1), ..run("0.0") };
+        let judgement = judge(&alone, &of(Some("p5.48xlarge"), None, None), None);
+        assert_eq!(judgement.verdict, Verdict::NoReference);
+        assert!(judgement.reason.starts_with("one rank sends nothing"), "{}", judgement.reason);
+        let failed = read(
+            b"n1: Test NCCL failure common.cu:958 'remote process exited or there was a network error / '\n",
+        )
+        .remove(0);
+        let judgement = judge(&failed, &of(None, None, None), None);
+        assert_eq!(judgement.verdict, Verdict::Fail);
+        assert!(judgement.reason.contains("remote process exited"), "{}", judgement.reason);
     }
 }

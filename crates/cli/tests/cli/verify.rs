@@ -64,7 +64,7 @@ fn a_finished_run_is_judged_by_the_published_figures_of_its_instances() {
     place.write("run.log", table("20.30", 0));
     let done = place.run("verify --from run.log").ok();
     assert!(done.out.contains("no-reference: the instance type is not known"), "{}", done.out);
-    // No figure was published for three nodes.
+    // Three nodes cannot have as many ranks each.
     let done = place.run("verify --from run.log --instance-type p4d.24xlarge --nodes 3").ok();
     assert!(done.out.contains("16 ranks on 3 nodes"), "{}", done.out);
 }
@@ -82,6 +82,27 @@ fn recorded_runs_are_read_with_all_their_collectives() {
 }
 
 #[test]
+fn a_machine_without_a_type_is_judged_by_what_its_probe_shows() {
+    let place = Place::new();
+    let log = |name: &str| repo(&format!("tests/cases/verify/{name}")).display().to_string();
+    let done = place.run(&format!("verify --from {}", log("h200-links.log"))).ok();
+    assert_eq!(done.out.matches("pass: ").count(), 4, "{}", done.out);
+    let said = "345.4 GB/s is 77 % of 450 GB/s, one direction of the NVSwitch/NVLink 900GB/s of each GPU of node with 2 NVIDIA H200";
+    assert!(done.out.contains(said), "{}", done.out);
+    // Another program had the GPUs: nothing is judged, unless it is wanted.
+    let done = place.run(&format!("verify --from {}", log("h200-in-use.log"))).ok();
+    assert!(done.out.contains("no-reference: not judged without --force: GPUs 0, 1 of vm"), "{}", done.out);
+    let done = place.run(&format!("verify --force -o json --from {}", log("h200-in-use.log")));
+    let report = done.json();
+    assert_eq!((done.code, &report["verdict"]), (7, &"degraded".into()), "{report}");
+    assert_eq!(report["runs"][0]["limit"]["low_gbps"], 450.0, "{report}");
+    assert!(
+        report["findings"].as_array().unwrap().iter().any(|one| one["code"] == "VERIFY-GPU-IN-USE"),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_job_runs_the_benchmark_of_its_image_and_is_judged() {
     let place = Place::new();
     let table_file = place.write("table", table("77.00", 0));
@@ -90,13 +111,25 @@ fn a_job_runs_the_benchmark_of_its_image_and_is_judged() {
     let run = "verify job.toml --max-size 2GiB --rounds 5 -o json";
     let done = place.run(run);
     let report = done.json();
-    // The run used one node, for which no figures were published.
+    // The table is of more ranks than the job has GPUs.
     assert_eq!((done.code, &report["verdict"]), (0, &"no-reference".into()), "{done:?}");
     assert!(report["job"].as_str().unwrap().starts_with("local://"), "{report}");
     assert_eq!(report["runs"][0]["busbw_gbps"], 77.0);
     let done = place.run("verify job.toml --max-size 2GiB --rounds 5").ok();
     assert!(done.out.contains("no-reference") && done.out.contains("     2 GiB"), "{}", done.out);
     assert!(done.err.contains("weftrun-probe {\"host\":"), "{}", done.err);
+}
+
+/// The benchmark's script looks for every fabric, and is evidence of none.
+#[test]
+fn the_benchmark_is_no_evidence_of_a_fabric() {
+    let place = Place::new();
+    let done = place.run("verify -b local --nodes 2 -g 8 --max-size 1MiB");
+    assert!(
+        !done.err.contains("evidence of") && done.err.contains("skipped (fabric-unknown)"),
+        "{}",
+        done.err
+    );
 }
 
 /// The benchmark replaces the job's command.

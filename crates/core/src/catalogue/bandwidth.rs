@@ -48,6 +48,8 @@ word_enum! {
     pub enum ExpectedBasis {
         /// Figures that were published for the instance type and the number of nodes.
         Published = "published",
+        /// What a site accepts of the instance type and the number of nodes.
+        PassMark = "pass-mark",
         /// The line rate of what joins the ranks: network interfaces, or NVLink.
         LineRate = "line-rate",
     }
@@ -165,13 +167,29 @@ fn widest(ranges: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
 }
 
 /// Returns the published bandwidth of a collective of at least 1 GiB on a number of nodes of an instance
-/// type; none where nothing was published. Sources that disagree widen the range. Thresholds of sites are
+/// type; none where nothing was published. Sources that disagree widen the range. What sites accept is
 /// not counted.
 pub fn expected(instance: &str, nodes: u32, collective: &str) -> Option<Expected> {
+    published(&["measured", "expected"], ExpectedBasis::Published, instance, nodes, collective)
+}
+
+/// Returns the bandwidth from which on sites accept a number of nodes of an instance type; none where no such mark was
+/// published.
+pub fn pass_mark(instance: &str, nodes: u32, collective: &str) -> Option<Expected> {
+    published(&["threshold"], ExpectedBasis::PassMark, instance, nodes, collective)
+}
+
+fn published(
+    kinds: &[&str],
+    basis: ExpectedBasis,
+    instance: &str,
+    nodes: u32,
+    collective: &str,
+) -> Option<Expected> {
     let rows: Vec<&Bandwidth> = bandwidths()
         .iter()
         .filter(|row| row.is_of(instance) && row.collective == collective)
-        .filter(|row| matches!(row.kind.as_str(), "measured" | "expected"))
+        .filter(|row| kinds.contains(&row.kind.as_str()))
         .filter(|row| row.holds_for(nodes) && row.is_large())
         .collect();
     let (low, high) = widest(rows.iter().filter_map(|row| row.range()))?;
@@ -179,7 +197,7 @@ pub fn expected(instance: &str, nodes: u32, collective: &str) -> Option<Expected
     let what = format!("{collective} of at least 1 GiB on {nodes} {}", first.instance);
     let mut sources: Vec<String> = rows.iter().map(|row| row.source.clone()).collect();
     sources.dedup();
-    Some(Expected { low, high, basis: ExpectedBasis::Published, what, sources })
+    Some(Expected { low, high, basis, what, sources })
 }
 
 /// Returns what a communicator should reach in a collective: the published figure where it has all accelerators of its nodes,
@@ -190,15 +208,36 @@ pub fn expected_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &st
     published.or_else(|| line_rate(row, nodes, ranks, collective))
 }
 
-/// Returns the line rate, where each byte on the bus crosses it once: not of an all-to-all, which sends a part inside the node,
-/// nor of a pair of ranks, whose paths are not known.
-fn line_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &str) -> Option<Expected> {
+/// Returns the line rate of what joins the ranks of a communicator, as the bus bandwidth that it allows: each byte on the bus
+/// crosses it once, and of an all-to-all those between two nodes. None for a pair of ranks, whose paths are not known.
+///
+/// ```
+/// use weftrun_core::catalogue::{Catalogue, line_rate};
+/// let p5 = Catalogue::builtin().get("p5.48xlarge").unwrap();
+/// assert_eq!(line_rate(p5, 2, 16, "all_reduce").unwrap().low, 400.0);
+/// ```
+pub fn line_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &str) -> Option<Expected> {
     let crosses =
         matches!(collective, "all_reduce" | "all_gather" | "reduce_scatter" | "broadcast" | "reduce");
-    if !crosses || ranks < 2 || nodes == 0 || ranks < nodes {
+    let among_all = collective == "alltoall";
+    if !(crosses || among_all) || ranks < 2 || nodes == 0 || ranks < nodes {
         return None;
     }
-    let (low, high, what) = if nodes == 1 { inside_node(row)? } else { between_nodes(row, ranks / nodes)? };
+    let (mut low, mut high, mut what) =
+        if nodes == 1 { inside_node(row)? } else { between_nodes(row, ranks / nodes)? };
+    if among_all && nodes > 1 {
+        if !ranks.is_multiple_of(nodes) {
+            return None;
+        }
+        // A rank sends to all others alike; its share of the interfaces carries what leaves the node.
+        let each = f64::from(ranks / nodes);
+        let (others, outside) = (f64::from(ranks - 1), f64::from(ranks - ranks / nodes));
+        let scale = others / outside / each;
+        (low, high) = (low * scale, high * scale);
+        what = format!(
+            "{what}, shared by {each} ranks of which each sends {outside} of {others} parts to other nodes"
+        );
+    }
     let sources = if row.from_config { vec!["config".to_owned()] } else { row.sources.clone() };
     Some(Expected { low, high, basis: ExpectedBasis::LineRate, what, sources })
 }
@@ -232,7 +271,11 @@ fn between_nodes(row: &InstanceType, ranks: u32) -> Option<(f64, f64, String)> {
     let what = if part < 1.0 {
         format!("line rate of the interfaces beside {ranks} of the {} GPUs of {}", row.accelerators, row.name)
     } else {
-        format!("line rate of the {node} Gb/s of each {}", row.name)
+        let shown = match row.nics.zip(row.nic_gbps) {
+            Some((nics, gbps)) if of_nics == Some(node) => format!("{nics} × {gbps} Gb/s"),
+            _ => format!("{node} Gb/s"),
+        };
+        format!("line rate of the {shown} of each {}", row.name)
     };
     Some((low, high, what))
 }
@@ -284,13 +327,15 @@ mod tests {
         // One node: half of what NVLink carries in both directions.
         assert_eq!(rate("p5.48xlarge", 1, 2, "all_reduce"), line(450.0, 450.0));
         assert_eq!(rate("p4d.24xlarge", 1, 8, "reduce_scatter"), line(300.0, 300.0));
+        assert_eq!(rate("p5.48xlarge", 1, 8, "alltoall"), line(450.0, 450.0));
+        // Of 15 others 8 are on the other node: a GPU's 50 GB/s carry 8/15 of what it sends.
+        assert_eq!(rate("p5.48xlarge", 2, 16, "alltoall"), line(93.75, 93.75));
         // The front-end interface of GCP carries nothing of NCCL, and the 17th card of p6-b300 no EFA.
         assert_eq!(rate("a4-highgpu-8g", 3, 24, "all_reduce"), line(400.0, 400.0));
         assert_eq!(rate("p6-b300.48xlarge", 16, 128, "broadcast"), line(800.0, 800.0));
         for (name, nodes, ranks, collective) in [
             ("p5.48xlarge", 0, 8, "all_reduce"),
             ("p5.48xlarge", 1, 1, "all_reduce"),
-            ("p5.48xlarge", 2, 16, "alltoall"),
             ("p5.48xlarge", 2, 2, "sendrecv"),
             ("g5.48xlarge", 1, 8, "all_reduce"),
             // From general knowledge; a domain of NVLink; cells that are not sure.
@@ -300,6 +345,28 @@ mod tests {
         ] {
             assert_eq!(rate(name, nodes, ranks, collective), None, "{name} {nodes} {ranks} {collective}");
         }
+    }
+
+    #[test]
+    fn the_calculation_is_shown() {
+        let catalogue = crate::catalogue::Catalogue::builtin();
+        let what = |name: &str, nodes, ranks, collective: &str| {
+            line_rate(catalogue.get(name).unwrap(), nodes, ranks, collective).unwrap().what
+        };
+        assert_eq!(what("DGX-H100", 2, 16, "all_reduce"), "line rate of the 8 × 400 Gb/s of each DGX-H100");
+        assert_eq!(
+            what("DGX-H100", 2, 16, "alltoall"),
+            "line rate of the 8 × 400 Gb/s of each DGX-H100, shared by 8 ranks of which each sends 8 of 15 parts to other nodes"
+        );
+    }
+
+    #[test]
+    fn a_pass_mark_is_no_published_figure() {
+        let azure = "Standard_ND96isr_H100_v5";
+        assert_eq!(expected(azure, 2, "all_reduce"), None);
+        let mark = pass_mark(azure, 2, "all_reduce").unwrap();
+        assert_eq!((mark.low, mark.basis), (100.0, ExpectedBasis::PassMark));
+        assert_eq!(pass_mark(azure, 8, "alltoall"), None);
     }
 
     #[test]

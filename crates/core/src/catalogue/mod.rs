@@ -9,7 +9,9 @@ mod tsv;
 
 use std::collections::BTreeMap;
 
-pub use bandwidth::{Bandwidth, Expected, ExpectedBasis, bandwidths, expected, expected_rate};
+pub use bandwidth::{
+    Bandwidth, Expected, ExpectedBasis, bandwidths, expected, expected_rate, line_rate, pass_mark,
+};
 pub use instance::{InstanceType, NodeFabric};
 pub use overrides::InstanceOverride;
 

@@ -17,6 +17,9 @@ pub const MAX_CODE_BYTES: u64 = 100 << 20;
 /// and an odd second, which no zip archive holds. The job's script on Slurm finds the files by it.
 pub const CODE_FILE_TIME: u64 = 315_532_837;
 
+/// The comment of a script whose text says nothing of the fabric of its job, as a line of its own.
+pub const NO_EVIDENCE: &str = "# A script of weftrun: what it names is no evidence of a fabric.";
+
 /// Code brought along.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

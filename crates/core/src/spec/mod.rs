@@ -17,7 +17,7 @@ mod volume;
 pub use crate::text::Quantity;
 pub use avoid::{LeftOut, RetryAvoid, RetryPolicy, SUSPECTS, is_node_name};
 pub use builder::JobSpecBuilder;
-pub use code::{Archive, CODE_FILE_TIME, Code, CodeContent, MAX_CODE_BYTES, MAX_CODE_FILES};
+pub use code::{Archive, CODE_FILE_TIME, Code, CodeContent, MAX_CODE_BYTES, MAX_CODE_FILES, NO_EVIDENCE};
 pub use file::{Format, JobFile, JobFlag, Overrides, PartialJob, job_flags, patched, to_toml, tool_of};
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;

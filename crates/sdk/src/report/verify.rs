@@ -60,8 +60,10 @@ weftrun_core::shapes! {
         pub busbw_gbps: Option<f64>,
         /// Its size, bytes.
         pub size: Option<u64>,
-        /// Published bus bandwidth; null where none was published.
+        /// Published bus bandwidth, or a site's pass mark; null where none was published.
         pub expected: Option<&'a Expected>,
+        /// The line rate of what joins the ranks, and its calculation; null where it is not known.
+        pub limit: Option<&'a Expected>,
         /// All figures.
         pub rows: &'a [Row],
     }
@@ -201,6 +203,7 @@ impl<'a> VerifyRun<'a> {
             busbw_gbps: judgement.busbw,
             size: judgement.size,
             expected: judgement.expected.as_ref(),
+            limit: judgement.limit.as_ref(),
             rows: &run.rows,
         }
     }

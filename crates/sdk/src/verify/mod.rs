@@ -23,11 +23,11 @@ use weftrun_diagnose::nodes::SlowNode;
 
 use crate::{Client, Job, Plan};
 
-pub use result::{Subject, Verified};
+pub use result::Verified;
 pub use weftrun_verify::{
     Answer, Bisect, Collective, Device, Fact, Figures, Group, Judgement, KeptFigure, KeptRun, Logs,
-    NodeHistory, Payload, Probes, Row, Run, Step, Traffic, Verdict, judge, nodes, probe_command, read,
-    regressions,
+    NodeHistory, Payload, Probes, Row, Run, Step, Subject, Traffic, Verdict, judge, machine, nodes,
+    probe_command, read, regressions,
 };
 
 /// Longest time for the cluster's answer after an interruption.
@@ -103,6 +103,7 @@ pub struct Verification {
     payload: Payload,
     bisect: Bisection,
     timeout: Duration,
+    force: bool,
     /// The runs to compare with.
     earlier: Option<Vec<KeptRun>>,
 }
@@ -120,6 +121,7 @@ impl Verification {
             payload: Payload::default(),
             bisect: Bisection::Never,
             timeout: Duration::from_secs(30 * 60),
+            force: false,
             earlier: None,
         }
     }
@@ -156,6 +158,13 @@ impl Verification {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// Judges the figures even if other programs used the GPUs.
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
         self
     }
 
@@ -196,7 +205,7 @@ impl Verification {
         let job = submit(&plan, stop.clone()).await?;
         let measured = measure(&job, self.timeout, stop.clone(), &mut progress).await;
         let mut verified = match measured {
-            Ok(measured) => measured.judge(&job, &plan),
+            Ok(measured) => measured.judge(&job, &plan, self.force),
             Err(error) => return Err(cancelled(&job, error).await),
         };
         if let Some(earlier) = &self.earlier {
@@ -244,12 +253,13 @@ struct Measured {
 }
 
 impl Measured {
-    fn judge(self, job: &Job, plan: &Plan) -> Verified {
+    fn judge(self, job: &Job, plan: &Plan, force: bool) -> Verified {
         let role = plan.planned().spec.workers().next();
         let subject = Subject {
             instance: role.and_then(|role| role.instance_type.clone()),
             nodes: role.map(|role| role.nodes),
             collective: None,
+            force,
         };
         let detail = self.last.clone().map(JobDetail::new);
         let transport = Sources::of_logs(&self.map).plan(job.plan()).job(detail.as_ref()).diagnose();

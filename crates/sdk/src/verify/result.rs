@@ -6,18 +6,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Finding, Severity};
 use weftrun_diagnose::{Diagnosis, Sources};
-use weftrun_verify::{Collective, Judgement, Logs, Probes, Run, Verdict, judge};
-
-/// What a benchmark was run on, as far as its log does not say it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subject {
-    /// Instance type that figures are compared for.
-    pub instance: Option<String>,
-    /// Number of nodes.
-    pub nodes: Option<u32>,
-    /// The collective of tables without a name.
-    pub collective: Option<Collective>,
-}
+use weftrun_verify::{Judgement, Logs, Probes, Run, Subject, Verdict, judge, machine};
 
 /// A judged benchmark.
 #[derive(Clone, Debug)]
@@ -62,6 +51,7 @@ impl Verified {
     ///     instance: Some("p4d.24xlarge".into()),
     ///     nodes: Some(2),
     ///     collective: Some(Collective::AllReduce),
+    ///     ..Subject::default()
     /// };
     /// let verified = Verified::of_logs(&logs, TransportMap::new(), &subject);
     /// assert_eq!(verified.verdict(), Verdict::Degraded);
@@ -76,8 +66,16 @@ impl Verified {
         if runs.is_empty() {
             runs.push(Run::default());
         }
+        let probes = logs.probes();
+        let in_use = probes.gpus_in_use();
         let judge_one = |run: Run| {
-            let mut judgement = judge(&run, subject.instance.as_deref(), subject.nodes, subject.collective);
+            let mut judgement = judge(&run, subject, machine(&probes, &run).as_ref());
+            if let Some(in_use) =
+                in_use.first().filter(|_| !subject.force && judgement.verdict != Verdict::Fail)
+            {
+                judgement.verdict = Verdict::NoReference;
+                judgement.reason = format!("not judged without --force: {in_use} ({})", judgement.reason);
+            }
             if let Some(why) = &failed {
                 judgement.verdict = Verdict::Fail;
                 why.clone_into(&mut judgement.reason);
@@ -93,7 +91,7 @@ impl Verified {
             fabric: Fabric::Auto,
             transport: Sources::of_logs(&map).diagnose(),
             map,
-            probes: logs.probes(),
+            probes,
             regressions: Vec::new(),
             search: None,
         }

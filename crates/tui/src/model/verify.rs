@@ -14,8 +14,8 @@ pub struct Curve {
     pub name: String,
     /// Logarithm of the size, GB/s.
     pub points: Vec<(f64, f64)>,
-    /// The lowest published figure, GB/s.
-    pub expected: Option<f64>,
+    /// What it is compared with: the word for it and the lowest value, GB/s.
+    pub expected: Option<(&'static str, f64)>,
     /// The verdict with its reason, once the job has ended.
     pub verdict: Option<(Verdict, String)>,
 }
@@ -27,7 +27,7 @@ impl Curve {
         Self {
             name: name.to_owned(),
             points: run.rows.iter().filter_map(|row| Some(point(row.size, row.busbw()?))).collect(),
-            expected: judgement.expected.as_ref().map(|published| published.low),
+            expected: judgement.reference().map(|expected| (expected.basis.as_str(), expected.low)),
             verdict: Some((judgement.verdict, clean_text(&judgement.reason).into_owned())),
         }
     }

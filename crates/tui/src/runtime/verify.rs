@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use weftrun::core::job::{JobEvent, JobHandle};
 use weftrun::core::log::clean_text;
 use weftrun::verify::{Bisection, Progress, Verification, Verified};
-use weftrun::verify::{Logs, Run, judge};
+use weftrun::verify::{Logs, Run, Subject, judge, machine};
 use weftrun::{Client, Error, ErrorKind, Result};
 
 use crate::model::verify::{Curve, VerifyView};
@@ -100,13 +100,13 @@ async fn run(
     let pins = client.connect(&target).await?.pin(&mut spec.clone(), &[]).is_ok();
     let bisect = if pins { Bisection::Degraded } else { Bisection::Never };
     let mut logs = Logs::default();
-    let (mut instance, mut nodes) = (None, None);
+    let mut subject = Subject::default();
     let progress = |progress: Progress<'_>| {
         match progress {
             Progress::Planned { plan, .. } => {
                 let role = plan.planned().spec.workers().next();
-                instance = role.and_then(|role| role.instance_type.clone());
-                nodes = role.map(|role| role.nodes);
+                subject.instance = role.and_then(|role| role.instance_type.clone());
+                subject.nodes = role.map(|role| role.nodes);
             }
             Progress::Submitted(job) => {
                 shown.send_modify(|view| view.job = clean_text(&job.handle().to_string()).into_owned());
@@ -116,8 +116,9 @@ async fn run(
             }),
             Progress::Logs(batch) => {
                 logs.add(&batch.source, &batch.bytes);
+                let probes = logs.probes();
                 let curve = |run: &Run| {
-                    let expected = judge(run, instance.as_deref(), nodes, None);
+                    let expected = judge(run, &subject, machine(&probes, run).as_ref());
                     Curve { verdict: None, ..Curve::of(run, &expected) }
                 };
                 let curves: Vec<Curve> = logs.runs().iter().map(curve).collect();

@@ -38,7 +38,7 @@ fn draw_curve(curve: &Curve, frame: &mut Frame, paint: Paint, area: Rect) {
     let across = |at: Option<&(f64, f64)>| at.map_or_else(String::new, |(log, _)| size(*log));
     let by_size = |one: &&(f64, f64), other: &&(f64, f64)| one.0.total_cmp(&other.0);
     let ends = [across(curve.points.iter().min_by(by_size)), across(curve.points.iter().max_by(by_size))];
-    chart::draw(&curve.points, curve.expected, ends, frame, paint, area);
+    chart::draw(&curve.points, curve.expected.map(|(_, low)| low), ends, frame, paint, area);
 }
 
 /// Returns a size by its logarithm: `1 GiB`.
@@ -60,7 +60,7 @@ fn lines<'a>(view: &VerifyView, paint: Paint, columns: usize) -> Vec<Line<'a>> {
             .last()
             .map_or_else(String::new, |(log, busbw)| format!("  {} {busbw:.1} GB/s", size(*log)));
         let published =
-            curve.expected.map_or_else(String::new, |low| format!("  published {low} GB/s (dots)"));
+            curve.expected.map_or_else(String::new, |(basis, low)| format!("  {basis} {low} GB/s (dots)"));
         add(format!("{}{last}{published}", curve.name), Meaning::Title);
         if let Some((verdict, reason)) = &curve.verdict {
             add(format!("  {verdict}: {reason}"), meaning(*verdict));

@@ -1,4 +1,5 @@
 #!/bin/sh
+# A script of weftrun: what it names is no evidence of a fabric.
 # What `weftrun verify` runs once for each rank: a probe of the node, the benchmark, and the counters of its network
 # interfaces before and after it. Needs only sh, and nccl-tests or PyTorch.
 collectives=$1 low=$2 high=$3 rounds=$4
@@ -55,6 +56,14 @@ counters() {
   done
 }
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | counted; }
+# Prints the state of each GPU as a list of strings, asked for before anything of this job uses one.
+gpu_states() {
+  comma=
+  nvidia-smi --query-gpu=index,memory.used,utilization.gpu,power.limit,power.default_limit,mig.mode.current,persistence_mode,pcie.link.width.current,pcie.link.width.max,clocks_throttle_reasons.active --format=csv,noheader,nounits 2>/dev/null | while read -r gpu; do
+    printf '%s' "$comma"; text "$gpu"
+    comma=,
+  done
+}
 # Prints `,"NAME":"VALUE"`, or nothing without a value.
 fact() { [ -z "$2" ] || { printf ',"%s":' "$1"; text "$2"; }; }
 # Prints the file that a library's name stands for, in the folders where the job's programs search.
@@ -77,6 +86,11 @@ cards() {
 probe() {
   printf 'weftrun-probe {"host":'; text "$(uname -n)"
   printf ',"clock":%s' "$(date +%s)"
+  # First: the other ranks of the node are starting.
+  if command -v nvidia-smi >/dev/null 2>&1; then
+    printf ',"gpu_states":[%s]' "$(gpu_states)"
+    fact gpu_processes "$(nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader 2>/dev/null | tr -d , | sort -u | tr '\n' ';')"
+  fi
   fact kernel "$(uname -r)"
   if command -v nvidia-smi >/dev/null 2>&1; then
     fact gpus "$(smi name)"
@@ -86,6 +100,9 @@ probe() {
     fact ecc_errors "$(smi ecc.errors.uncorrected.volatile.total)"
     links=$(nvidia-smi nvlink --status 2>/dev/null)
     printf ',"nvlinks":%s,"nvlinks_inactive":%s' "$(printf '%s\n' "$links" | grep -c 'GB/s')" "$(printf '%s\n' "$links" | grep -c -i inactive)"
+    fact nvlink_rates "$(printf '%s\n' "$links" | grep -o '[0-9.]* GB/s' | counted)"
+    # How each pair of GPUs is joined: NV18 is by 18 links.
+    fact nvlink_pairs "$(nvidia-smi topo -m 2>/dev/null | grep '^GPU[0-9]' | grep -o 'NV[0-9][0-9]*' | counted)"
   fi
   if [ -d /sys/class/kfd ]; then
     fact amd_gpus "$(cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id 2>/dev/null | grep -vc '^0$')"

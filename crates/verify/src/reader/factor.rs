@@ -1,7 +1,7 @@
 //! What the ratio of bus to algorithm bandwidth shows: nccl-tests computes the one from the other, so the ratio is
 //! exact but for the digits that are printed.
 
-use crate::table::{Collective, Figures, Run};
+use crate::table::{Collective, Figures, Row, Run};
 
 /// Returns the only collective whose ratio of bus to algorithm bandwidth matches the figures; none if several do.
 pub(super) fn by_factor(run: &Run) -> Option<Collective> {
@@ -20,6 +20,15 @@ pub(super) fn by_factor(run: &Run) -> Option<Collective> {
 /// Replaces a number of ranks that the figures contradict, or that the log does not name, by the one that the
 /// figures show: a list of ranks may be cut.
 pub(super) fn correct(run: &mut Run) {
+    // Only a single rank has a factor of zero.
+    let nothing_crosses = |row: &Row| {
+        let figures = row.out_of_place;
+        figures.busbw == Some(0.0) && figures.algbw.is_some_and(|algbw| algbw >= 1.0)
+    };
+    if run.ranks.is_none() && !run.rows.is_empty() && run.rows.iter().all(nothing_crosses) {
+        run.ranks = Some(1);
+        return;
+    }
     let (Some(collective), Some((factor, error))) = (run.collective, ratio(run)) else { return };
     let scale = if collective == Collective::AllReduce { 2.0 } else { 1.0 };
     // The factor is scale * (ranks - 1) / ranks.

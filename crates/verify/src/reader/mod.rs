@@ -124,6 +124,8 @@ struct Tables {
     ranks: BTreeMap<u32, String>,
     /// The number of each listed rank's device on its host.
     devices: BTreeMap<u32, u32>,
+    /// The GPUs of the listed ranks.
+    gpus: BTreeSet<String>,
     /// The lists before this one, by other programs, that no row followed: of an attempt that failed, or of processes that
     /// each run on their own. The latter print more than one table.
     earlier: BTreeMap<u32, String>,
@@ -131,6 +133,9 @@ struct Tables {
     again: bool,
     /// Whether a program began since the last line of a list.
     began: bool,
+    /// Whether a list of ranks began inside a table, and whether that table went on after it: another run prints into it.
+    torn: bool,
+    mixing: bool,
     /// Tables since the list began.
     headers: u32,
     alone: bool,
@@ -152,12 +157,19 @@ struct Pending {
     half: bool,
 }
 
+/// What nccl-tests print where a call failed (`NCCLCHECK` and `CUDACHECK` in `src/common.h` of 2.17).
+const FAILURES: [&str; 2] = ["Test NCCL failure", "Test CUDA failure"];
+/// Longest such line that is kept.
+const LONGEST_FAILURE: usize = 200;
+
 /// Words of which each row and each other line of a table has one: most lines of a job's log have none.
 static NEEDLES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::new([
         "#",
         "busbw",
         "Out of bounds values",
+        FAILURES[0],
+        FAILURES[1],
         "Rank ",
         "_perf",
         "Collective test",
@@ -211,6 +223,7 @@ impl Tables {
             && let Some(header) = Header::read(text)
         {
             self.header = Some(header);
+            self.torn = false;
             self.pending = None;
             self.ended = false;
             self.headers = self.headers.saturating_add(1);
@@ -218,6 +231,15 @@ impl Tables {
             // Another table is another run.
             if self.runs.last().is_none_or(|run| !run.rows.is_empty()) {
                 self.runs.push(Run { collective: self.named, ..Run::default() });
+            }
+            return;
+        }
+        if let Some(at) = FAILURES.iter().find_map(|failure| text.find(failure)) {
+            if self.runs.is_empty() {
+                self.runs.push(Run { collective: self.named, ..Run::default() });
+            }
+            if let Some(run) = self.runs.last_mut() {
+                run.failure.get_or_insert_with(|| text[at..].chars().take(LONGEST_FAILURE).collect());
             }
             return;
         }
@@ -235,8 +257,9 @@ impl Tables {
             self.began = true;
             return;
         }
-        if let Some(Listed { rank, host, process, device }) = Listed::read(text) {
+        if let Some(Listed { rank, host, process, device, gpu }) = Listed::read(text) {
             if self.listed {
+                self.torn = !self.ended;
                 (self.listed, self.alone, self.again, self.ended) = (false, false, false, false);
                 self.earlier.clear();
                 self.forget_ranks();
@@ -253,6 +276,7 @@ impl Tables {
                 self.alone |= earlier.is_some_and(|earlier| earlier != process);
                 self.hosts.insert(host);
                 self.devices.extend(device.map(|device| (rank, device)));
+                self.gpus.extend(gpu);
             }
             return;
         }
@@ -282,6 +306,7 @@ impl Tables {
         self.ranks.clear();
         self.hosts.clear();
         self.devices.clear();
+        self.gpus.clear();
         self.headers = 0;
     }
 
@@ -327,27 +352,35 @@ impl Tables {
         let row = Row { size: row.size, out_of_place: first, in_place, line: row.line };
         self.rows += 1;
         self.listed = true;
+        self.mixing |= std::mem::take(&mut self.torn);
         if self.runs.is_empty() {
             self.runs.push(Run { collective: self.named, ..Run::default() });
         }
         let nodes = ranks.and_then(|ranks| self.nodes(ranks));
+        let process = self.ranks.values().next();
+        let of_one_process = self.ranks.values().all(|one| Some(one) == process);
+        let gpu = self.gpus.first().filter(|_| self.gpus.len() == 1).cloned();
         if let Some(run) = self.runs.last_mut() {
             // Tables of several processes are mixed row by row, or follow each other.
             let both = [run.rows.first(), run.rows.last()];
             self.alone |= self.again && both.into_iter().flatten().any(|earlier| earlier.size == row.size);
             run.rows.push(row);
-            run.ranks = ranks;
-            run.nodes = nodes;
-            run.alone = self.alone;
+            (run.ranks, run.nodes, run.gpu) = (ranks, nodes, gpu);
+            // Each of several ranks is a whole run of its own host: those without MPI are one process.
+            let several = self.alone && ranks.is_some_and(|ranks| ranks > 1);
+            (run.alone, run.mixed) = (self.alone && !several, several || self.mixing);
+            if several {
+                run.nodes = of_one_process.then_some(1);
+            }
         }
     }
 
     fn finish(mut self) -> Vec<Run> {
         let any = self.runs.iter().any(|run| !run.rows.is_empty());
         // A run that was announced but has no rows is kept only if it is all there is.
-        self.runs.retain(|run| !any || !run.rows.is_empty());
+        self.runs.retain(|run| !any || !run.rows.is_empty() || run.failure.is_some());
         self.runs.truncate(if any { usize::MAX } else { 1 });
-        self.runs.retain(|run| any || run.collective.is_some());
+        self.runs.retain(|run| any || run.collective.is_some() || run.failure.is_some());
         for run in &mut self.runs {
             run.collective = run.collective.or_else(|| by_factor(run));
             if !run.alone {
@@ -363,6 +396,9 @@ fn is_comment(text: &str) -> bool {
     text.strip_prefix('#').is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '#', '\r']))
 }
 
+/// Longest name of a GPU.
+const LONGEST_GPU: usize = 64;
+
 /// A line of the list of ranks.
 struct Listed {
     rank: u32,
@@ -370,6 +406,7 @@ struct Listed {
     /// The host and the process.
     process: String,
     device: Option<u32>,
+    gpu: Option<String>,
 }
 
 impl Listed {
@@ -381,8 +418,11 @@ impl Listed {
         let rank = words.next()?.trim_end_matches(':').parse().ok()?;
         let process = words.by_ref().skip_while(|word| *word != "Pid").nth(1)?;
         let host = words.by_ref().skip_while(|word| *word != "on").nth(1)?;
-        let device = device.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
-        Some(Self { rank, host: host.to_owned(), process: format!("{host} {process}"), device })
+        let mut words = device.split_ascii_whitespace().filter(|word| !word.starts_with('['));
+        let device = words.next().and_then(|word| word.parse().ok());
+        let gpu = words.collect::<Vec<_>>().join(" ");
+        let gpu = Some(gpu).filter(|gpu| !gpu.is_empty() && gpu.len() <= LONGEST_GPU);
+        Some(Self { rank, host: host.to_owned(), process: format!("{host} {process}"), device, gpu })
     }
 }
 

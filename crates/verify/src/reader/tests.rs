@@ -221,7 +221,8 @@ fn the_ranks_of_each_run_are_its_own() {
         format!("{first}{NEW}{second}{NEW}{}{}", row_of(512), row_of(512)),
         format!("{first}{NEW}{second}{}{}{}", row_of(512), row_of(1024), row_of(512)),
     ] {
-        assert!(one(&tables).alone, "{tables}");
+        let run = one(&tables);
+        assert!(run.mixed && run.nodes.is_none(), "{tables}");
     }
     // The kernel's first releases print no group.
     let old = "#   Rank  0 Pid   1320 on ip-172-31-20-228 device  0 [0x00] Tesla V100\n";
@@ -382,6 +383,22 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(word, 0..120).prop_map(|words| words.join(&b' '))
 }
 
+/// Runs of two hosts that were printed into one another are two runs of one node, wherever their banners stand; processes of one
+/// rank each are none.
+#[test]
+fn separate_runs_in_one_log_are_never_one_of_two_nodes() {
+    let case = |name: &str| {
+        let path = format!("{}/../../tests/cases/verify/{name}.log", env!("CARGO_MANIFEST_DIR"));
+        let runs = read(&std::fs::read(path).unwrap());
+        runs.iter().map(|run| (run.ranks, run.nodes, run.mixed, run.alone)).collect::<Vec<_>>()
+    };
+    for name in ["two-runs", "two-runs-late-banner"] {
+        assert_eq!(case(name), [(Some(2), Some(1), true, false); 2], "{name}");
+    }
+    assert_eq!(case("one-rank-each"), [(Some(1), Some(1), false, true)]);
+    assert_eq!(case("one-rank-each-no-header"), [(Some(1), None, false, false)]);
+}
+
 proptest! {
     /// Any bytes are read without a panic, and cuts do not matter.
     #[test]
@@ -392,7 +409,8 @@ proptest! {
         prop_assert_eq!(logs.runs(), whole.clone());
         for run in &whole {
             prop_assert!(run.rows.iter().all(|row| row.busbw().is_none_or(f64::is_finite)));
-            let _ = crate::judge(run, Some("p5.48xlarge"), Some(2), None);
+            let subject = crate::Subject { instance: Some("p5.48xlarge".to_owned()), nodes: Some(2), ..crate::Subject::default() };
+            let _ = crate::judge(run, &subject, crate::machine(&crate::Probes::default(), run).as_ref());
         }
         let _ = logs.probes().findings();
     }

@@ -53,7 +53,7 @@ struct Curve {
     across: Vec<(f64, String)>,
     /// From the top, and the text of each.
     up: Vec<(f64, String)>,
-    /// Top and height of the published range, and its text.
+    /// Top and height of the published range or of the line rate, and its text.
     expected: Option<(f64, f64, String)>,
 }
 
@@ -109,7 +109,8 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
     if first == last {
         return None;
     }
-    let high = run.expected.as_ref().map(|expected| expected.high);
+    let expected = run.expected.or(run.limit);
+    let high = expected.map(|expected| expected.high);
     let most = figures.values().copied().chain(high).fold(0.0, f64::max);
     let step = step(most / 5.0);
     let most = (most / step).ceil().max(1.0) * step;
@@ -129,9 +130,9 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
             .take_while(|busbw| *busbw < most + step / 2.0)
             .map(|busbw| (y(busbw), ((busbw * 1000.0).round() / 1000.0).to_string()))
             .collect(),
-        expected: run.expected.as_ref().map(|expected| {
+        expected: expected.map(|expected| {
             let top = y(expected.high);
-            (top, y(expected.low) - top, expected.range())
+            (top, y(expected.low) - top, format!("{}: {}", expected.basis, expected.range()))
         }),
         dots,
     })

@@ -31,8 +31,9 @@ Examples:
   weftrun verify --baseline compare,save job.toml                      every night: is it slower than it was?
   weftrun verify --history -b prod                                     the kept runs, and the slowest nodes in them
 
-Only sizes of at least 1 GiB are judged, by published figures of the instance type, the number of nodes and the collective
-(`weftrun instances NAME` lists them). Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
+Only sizes of at least 1 GiB are judged: by published figures of the instance type, the number of nodes and the collective
+(`weftrun instances NAME` lists them), else by the part of the line rate of what joins the ranks, of the type or of the machine
+that the log shows. Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, mut_arg("command", |arg| arg.hide(true)))]
@@ -62,6 +63,9 @@ pub struct VerifyArgs {
     /// Show the kept runs of the target, and its nodes by their speed in them, instead of measuring
     #[arg(long, conflicts_with_all = ["from", "baseline", "bisect", "follow_timeout"])]
     pub history: bool,
+    /// Judge the figures even if other programs used the GPUs before the benchmark
+    #[arg(long)]
+    pub force: bool,
     /// Operations for each size
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub rounds: u32,
@@ -175,8 +179,12 @@ fn finished(context: &Context, args: &VerifyArgs, earlier: Option<Vec<KeptRun>>)
         return Err(Error::new(ErrorKind::Usage, "with --from, give at most one --collective"));
     }
     let instance = given.get("--instance-type").or_else(|| role?.instance_type.as_deref());
-    let subject =
-        Subject { instance: instance.map(str::to_owned), nodes, collective: collectives.first().copied() };
+    let subject = Subject {
+        instance: instance.map(str::to_owned),
+        nodes,
+        collective: collectives.first().copied(),
+        force: args.force,
+    };
     let mut verified = Verified::of_logs(&logs, map, &subject);
     if let Some(earlier) = earlier {
         verified.compare(&earlier);
@@ -201,7 +209,8 @@ fn submitted(context: &Context, args: &VerifyArgs, earlier: Option<Vec<KeptRun>>
         .sizes(args.min_size, args.max_size)
         .rounds(args.rounds)
         .bisect(bisect)
-        .timeout(args.timeout);
+        .timeout(args.timeout)
+        .force(args.force);
     if let Some(earlier) = earlier {
         verification = verification.compare(earlier);
     }

@@ -11,7 +11,7 @@ use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::shell::sbatch::{Directive, Directives, Program};
 use crate::shell::{without_comment, without_output};
-use crate::spec::{Code, JobSpec, VolumeSource};
+use crate::spec::{Code, JobSpec, NO_EVIDENCE, VolumeSource};
 
 word_enum! {
     /// The kind of a sign.
@@ -214,7 +214,10 @@ impl Signs {
         let written = without_output(&written);
         let of_setup = written.lines().count().saturating_sub(commands.join("\n").lines().count());
         written.lines().take(of_setup).for_each(|line| self.lines(line));
-        if let Some(Code::Script { text, .. }) = &spec.code {
+        // A script of weftrun itself names every fabric that it looks for.
+        if let Some(Code::Script { text, .. }) = &spec.code
+            && !text.lines().any(|line| line == NO_EVIDENCE)
+        {
             self.script(text);
         }
         for var in spec.env.iter().chain(spec.roles.iter().flat_map(|role| &role.env)) {
