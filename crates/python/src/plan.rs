@@ -138,7 +138,7 @@ impl Client {
     }
 
     /// Measures collectives on the nodes of a job, as `weftrun verify -o json` does.
-    #[pyo3(signature = (path, text, backend, collectives, sizes, rounds, bisect, seconds))]
+    #[pyo3(signature = (path, text, backend, collectives, sizes, rounds, bisect, force, seconds))]
     #[allow(clippy::too_many_arguments, reason = "they are Python's keywords")]
     fn verify<'py>(
         &self,
@@ -150,6 +150,7 @@ impl Client {
         sizes: (u64, u64),
         rounds: u32,
         bisect: bool,
+        force: bool,
         seconds: f64,
     ) -> PyResult<Bound<'py, PyAny>> {
         let named = |name: &String| {
@@ -166,6 +167,7 @@ impl Client {
             .rounds(rounds)
             .collectives(collectives)
             .bisect(bisect)
+            .force(force)
             .timeout(limit(seconds));
         plain(py, &self.verified(py, &verification)?.report())
     }

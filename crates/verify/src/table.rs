@@ -116,6 +116,9 @@ pub struct Run {
     /// What the benchmark printed when a call failed.
     #[serde(skip)]
     pub failure: Option<String>,
+    /// The ranks of each process of the benchmark, if the log names them.
+    #[serde(skip)]
+    pub of_process: Option<u32>,
     /// The GPU of all ranks, if the log names it and it is the same.
     #[serde(skip)]
     pub gpu: Option<String>,

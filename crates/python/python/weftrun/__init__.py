@@ -145,6 +145,7 @@ def verify(
     sizes: Tuple[int, int] = (1 << 20, 8 << 30),
     rounds: int = 20,
     bisect: bool = False,
+    force: bool = False,
     timeout: float = 1800,
 ) -> Verify:
     """Runs a benchmark of collectives on the nodes of a job, and judges its figures; see :meth:`Client.verify`."""
@@ -155,6 +156,7 @@ def verify(
         sizes=sizes,
         rounds=rounds,
         bisect=bisect,
+        force=force,
         timeout=timeout,
     )
 

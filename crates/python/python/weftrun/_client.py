@@ -99,15 +99,17 @@ class Client:
         sizes: Tuple[int, int] = (1 << 20, 8 << 30),
         rounds: int = 20,
         bisect: bool = False,
+        force: bool = False,
         timeout: float = 1800,
     ) -> Verify:
         """Runs a benchmark of collectives on the nodes of a job, and judges its figures. The job's command is replaced.
 
         ``sizes`` are the smallest and the largest in bytes; ``bisect`` searches for slow nodes if the run is degraded.
+        Figures of GPUs that other programs used are judged only with ``force``.
         """
         path, text = _given(spec)
         native = self._here()
-        return Verify(native.verify(path, text, backend, list(collectives), sizes, rounds, bisect, timeout))
+        return Verify(native.verify(path, text, backend, list(collectives), sizes, rounds, bisect, force, timeout))
 
     def probe(self, spec: Spec, backend: Optional[str] = None, *, timeout: float = 600) -> Probe:
         """Runs a job that only reports what its nodes have. The job's command is replaced."""

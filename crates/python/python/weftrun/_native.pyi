@@ -30,6 +30,7 @@ class Client:
         sizes: Tuple[int, int],
         rounds: int,
         bisect: bool,
+        force: bool,
         seconds: float,
     ) -> Dict[str, Any]: ...
     def probe(

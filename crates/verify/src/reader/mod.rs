@@ -133,6 +133,8 @@ struct Tables {
     again: bool,
     /// Whether a program began since the last line of a list.
     began: bool,
+    /// The ranks of each of its processes, by its first line.
+    of_process: Option<u32>,
     /// Whether a list of ranks began inside a table, and whether that table went on after it: another run prints into it.
     torn: bool,
     mixing: bool,
@@ -200,7 +202,8 @@ impl Tables {
             self.comment(comment);
             return;
         }
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let words: Vec<&str> =
+            text.split_ascii_whitespace().map(without_tag).filter(|word| !word.is_empty()).collect();
         if let Some((size, kind, cells)) = start(&words) {
             self.pending = None;
             if self.rows < MAX_ROWS {
@@ -255,6 +258,7 @@ impl Tables {
         // The first line of nccl-tests' programs.
         if text.contains("nThread") {
             self.began = true;
+            self.of_process = ranks_of_process(text);
             return;
         }
         if let Some(Listed { rank, host, process, device, gpu }) = Listed::read(text) {
@@ -366,6 +370,7 @@ impl Tables {
             self.alone |= self.again && both.into_iter().flatten().any(|earlier| earlier.size == row.size);
             run.rows.push(row);
             (run.ranks, run.nodes, run.gpu) = (ranks, nodes, gpu);
+            run.of_process = self.of_process;
             // Each of several ranks is a whole run of its own host: those without MPI are one process.
             let several = self.alone && ranks.is_some_and(|ranks| ranks > 1);
             (run.alone, run.mixed) = (self.alone && !several, several || self.mixing);
@@ -386,9 +391,29 @@ impl Tables {
             if !run.alone {
                 factor::correct(run);
             }
+            // One process has all ranks, and is on one node.
+            let one_process = run.ranks > Some(1) && run.ranks == run.of_process;
+            run.nodes = run.nodes.or(one_process.then_some(1));
         }
         self.runs
     }
+}
+
+/// Returns a word without the tag of its rank that launchers print into rows: `-1[0]`, `[0]`.
+fn without_tag(word: &str) -> &str {
+    let tag = word.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
+    match tag {
+        Some((before, rank)) if !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        _ => word,
+    }
+}
+
+/// Reads `# nThread 1 nGpus 8 minBytes …`: the threads of a process and the GPUs of each.
+fn ranks_of_process(text: &str) -> Option<u32> {
+    let number = |name: &str| {
+        text.split_ascii_whitespace().skip_while(|word| *word != name).nth(1)?.parse::<u32>().ok()
+    };
+    number("nThread")?.checked_mul(number("nGpus")?)
 }
 
 /// Returns whether a `#` begins a comment and not the name of a column (`#wrong`).

@@ -399,6 +399,24 @@ fn separate_runs_in_one_log_are_never_one_of_two_nodes() {
     assert_eq!(case("one-rank-each-no-header"), [(Some(1), None, false, false)]);
 }
 
+#[test]
+fn rows_with_tags_and_processes_with_all_ranks_are_read() {
+    // As a launcher printed it (issue 1453 of NVIDIA/nccl, its largest sizes).
+    let run = one(
+        "[0]   1073741824     268435456     float     sum      -1[0]    387818    2.77    5.31      0[0]    385806    2.78    5.33      0\n",
+    );
+    assert_eq!((run.rows[0].size, run.rows[0].busbw()), (1_073_741_824, Some(5.33)));
+    // As Oracle posted it for one node: without the list of ranks.
+    let all = format!(
+        "# nThread 1 nGpus 8 minBytes 524288 maxBytes 8589934592 step: 2(factor)\n{NEW}\
+         8589934592 2147483648 float sum -1 18006 477.05 834.84 0 17990 477.49 835.61 0\n"
+    );
+    let run = one(&all);
+    assert_eq!((run.ranks, run.nodes), (Some(8), Some(1)));
+    let run = one(&all.replace("nGpus 8", "nGpus 1"));
+    assert_eq!((run.ranks, run.nodes), (Some(8), None));
+}
+
 proptest! {
     /// Any bytes are read without a panic, and cuts do not matter.
     #[test]
