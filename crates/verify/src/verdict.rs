@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::table::{Collective, Run};
 use weftrun_core::catalogue::{
-    Catalogue, Expected, InstanceType, NodeFabric, expected, line_rate, pass_mark,
+    Catalogue, Expected, InstanceType, NodeFabric, bandwidths, expected, line_rate, pass_mark,
 };
 use weftrun_core::text::counted;
 
@@ -43,10 +43,12 @@ word_enum! {
 }
 
 /// What a benchmark was run on, as far as its log does not say it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subject {
     /// Instance type that figures are compared for.
     pub instance: Option<String>,
+    /// Its row; without one, that of the built-in catalogue.
+    pub row: Option<InstanceType>,
     /// Number of nodes.
     pub nodes: Option<u32>,
     /// The collective of tables without a name.
@@ -178,7 +180,9 @@ fn setting(
         return Err("the log does not name the collective: give --collective".to_owned());
     };
     let named = subject.instance.as_deref();
-    let row = named.and_then(|name| Catalogue::builtin().get(name).cloned()).or_else(|| machine.cloned());
+    let of_type = subject.row.clone().or_else(|| Catalogue::builtin().get(named?).cloned());
+    let is_type = of_type.is_some();
+    let row = of_type.or_else(|| machine.cloned());
     let given = subject.nodes.filter(|_| !run.mixed);
     let nodes = given.or(run.nodes);
     let ranks = run.ranks.or_else(|| nodes?.checked_mul(row.as_ref()?.accelerators));
@@ -199,7 +203,7 @@ fn setting(
                     row.name
                 ));
             }
-            Ok((busbw, Setting { collective, nodes, ranks, row, is_type: named.is_some() }))
+            Ok((busbw, Setting { collective, nodes, ranks, row, is_type }))
         }
         (None, ..) => {
             let seen = match (&run.gpu, run.ranks, nodes) {
@@ -212,8 +216,12 @@ fn setting(
                 }
                 _ => String::new(),
             };
+            let unknown = named.map_or_else(
+                || "the instance type is not known".to_owned(),
+                |name| format!("the catalogue has no instance type `{name}`"),
+            );
             Err(format!(
-                "the instance type is not known, and the log {seen}does not show what joins the ranks: give --instance-type"
+                "{unknown}, and the log {seen}does not show what joins the ranks: give --instance-type"
             ))
         }
         (_, None, _) => Err("the number of nodes is not known: give --nodes".to_owned()),
@@ -294,13 +302,14 @@ impl<'a> References<'a> {
                     counted(setting.nodes as usize, "node"),
                     setting.row.name
                 );
-                (
-                    Verdict::NoReference,
-                    format!(
-                        "{reason}; no figure to compare {what} with, {} ranks, was published",
-                        setting.ranks
-                    ),
-                )
+                let others = match bandwidths().iter().any(|row| row.is_of(&setting.row.name)) {
+                    true => format!("; `weftrun instances {}` lists figures of others", setting.row.name),
+                    false => String::new(),
+                };
+                let ranks = setting.ranks;
+                let reason =
+                    format!("{reason}; no figure of {what} with {ranks} ranks was published{others}");
+                (Verdict::NoReference, reason)
             }
             _ if is_below || (by_limit && is_slow) => (Verdict::Degraded, reason),
             _ => (Verdict::Pass, reason),
@@ -314,7 +323,7 @@ mod tests {
     use crate::reader::read;
 
     fn of(instance: Option<&str>, nodes: Option<u32>, collective: Option<Collective>) -> Subject {
-        Subject { instance: instance.map(str::to_owned), nodes, collective, force: false }
+        Subject { instance: instance.map(str::to_owned), nodes, collective, ..Subject::default() }
     }
 
     fn run(busbw: &str) -> Run {
@@ -359,6 +368,29 @@ mod tests {
         let small = read(b"1048576 262144 float sum -1 30.9 33.8 29.6 0 30.2 34.7 30.3 0\n").remove(0);
         let judgement = judge(&small, &of(Some("p4d.24xlarge"), Some(2), all), None);
         assert_eq!((judgement.verdict, judgement.busbw), (Verdict::NoReference, None));
+    }
+
+    /// A type of the user's configuration is judged like one of the catalogue; one that nobody knows is said to be unknown.
+    #[test]
+    fn a_configured_type_has_its_own_row() {
+        let mut ours = InstanceType::new("ours");
+        (ours.accelerators, ours.nics, ours.nic_gbps, ours.fabric) =
+            (8, Some(4), Some(200.0), NodeFabric::Roce);
+        let run = Run { ranks: Some(16), nodes: Some(2), ..run("20.0") };
+        let mut subject = of(Some("ours"), None, Some(Collective::AllReduce));
+        let judgement = judge(&run, &subject, None);
+        assert!(
+            judgement.reason.starts_with("the catalogue has no instance type `ours`"),
+            "{}",
+            judgement.reason
+        );
+        subject.row = Some(ours);
+        let judgement = judge(&run, &subject, None);
+        assert_eq!(judgement.verdict, Verdict::Degraded);
+        assert_eq!(
+            judgement.reason,
+            "20.0 GB/s is 20 % of 100 GB/s, line rate of the 4 × 200 Gb/s of each ours"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::report::VerifyGroup;
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::backend::TargetConfig;
+use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobDetail, JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
@@ -205,7 +206,7 @@ impl Verification {
         let job = submit(&plan, stop.clone()).await?;
         let measured = measure(&job, self.timeout, stop.clone(), &mut progress).await;
         let mut verified = match measured {
-            Ok(measured) => measured.judge(&job, &plan, self.force),
+            Ok(measured) => measured.judge(&job, &plan, self.client.catalogue(), self.force),
             Err(error) => return Err(cancelled(&job, error).await),
         };
         if let Some(earlier) = &self.earlier {
@@ -253,9 +254,10 @@ struct Measured {
 }
 
 impl Measured {
-    fn judge(self, job: &Job, plan: &Plan, force: bool) -> Verified {
+    fn judge(self, job: &Job, plan: &Plan, catalogue: &Catalogue, force: bool) -> Verified {
         let role = plan.planned().spec.workers().next();
         let subject = Subject {
+            row: role.and_then(|role| catalogue.get(role.instance_type.as_deref()?)).cloned(),
             instance: role.and_then(|role| role.instance_type.clone()),
             nodes: role.map(|role| role.nodes),
             collective: None,

@@ -179,7 +179,13 @@ fn finished(context: &Context, args: &VerifyArgs, earlier: Option<Vec<KeptRun>>)
         return Err(Error::new(ErrorKind::Usage, "with --from, give at most one --collective"));
     }
     let instance = given.get("--instance-type").or_else(|| role?.instance_type.as_deref());
+    // Without a type no configuration is read.
+    let row = match instance {
+        Some(name) => context.client()?.catalogue().get(name).cloned(),
+        None => None,
+    };
     let subject = Subject {
+        row,
         instance: instance.map(str::to_owned),
         nodes,
         collective: collectives.first().copied(),
