@@ -116,6 +116,9 @@ pub struct Run {
     /// What the benchmark printed when a call failed.
     #[serde(skip)]
     pub failure: Option<String>,
+    /// Whether another program of nccl-tests printed it, whose figures are not judged: `broadcast_perf`.
+    #[serde(skip)]
+    pub other: bool,
     /// The ranks of each process of the benchmark, if the log names them.
     #[serde(skip)]
     pub of_process: Option<u32>,

@@ -176,6 +176,9 @@ fn setting(
                 .to_owned(),
         );
     }
+    if run.other {
+        return Err("only all-reduce, all-gather, reduce-scatter and all-to-all are judged".to_owned());
+    }
     let Some(collective) = run.collective.or(subject.collective) else {
         return Err("the log does not name the collective: give --collective".to_owned());
     };
@@ -268,7 +271,9 @@ impl<'a> References<'a> {
         let and_limit = of_limit.as_ref().map_or_else(String::new, |of| format!("; {of}"));
         if let Some(published) = &self.published {
             let range = published.range();
-            return if busbw >= published.low * TOLERANCE {
+            // Rings of two nodes reach the line rate, which trees exceed: both are healthy.
+            let is_full = self.limit.is_some_and(|limit| busbw >= limit.low * TOLERANCE);
+            return if is_full || busbw >= published.low * TOLERANCE {
                 (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}{and_limit}"))
             } else {
                 let part = busbw / published.low * 100.0;
@@ -368,6 +373,15 @@ mod tests {
         let small = read(b"1048576 262144 float sum -1 30.9 33.8 29.6 0 30.2 34.7 30.3 0\n").remove(0);
         let judgement = judge(&small, &of(Some("p4d.24xlarge"), Some(2), all), None);
         assert_eq!((judgement.verdict, judgement.busbw), (Verdict::NoReference, None));
+    }
+
+    /// Rings of two p4d reach 44 GB/s of 50, trees the 78 that are published.
+    #[test]
+    fn a_full_line_rate_is_no_degraded_fabric() {
+        let (verdict, reason) = judged(16, 2, "43.8", "p4d.24xlarge");
+        assert_eq!(verdict, Verdict::Pass, "{reason}");
+        assert!(reason.contains("88 % of 50 GB/s") && reason.contains("published: 77.9"), "{reason}");
+        assert_eq!(judged(16, 2, "41.0", "p4d.24xlarge").0, Verdict::Degraded);
     }
 
     /// A type of the user's configuration is judged like one of the catalogue; one that nobody knows is said to be unknown.

@@ -120,6 +120,8 @@ struct Tables {
     header: Option<Header>,
     /// The collective of the tables to come, by the program that prints them.
     named: Option<Collective>,
+    /// Whether that program measures something else.
+    other: bool,
     hosts: BTreeSet<String>,
     ranks: BTreeMap<u32, String>,
     /// The number of each listed rank's device on its host.
@@ -157,6 +159,8 @@ struct Pending {
     line: u64,
     /// Whether the figures out of place were read, and those in place are missing.
     half: bool,
+    /// Whether its line ended before the figures: a launcher printed each group of them as a line.
+    cut: bool,
 }
 
 /// What nccl-tests print where a call failed (`NCCLCHECK` and `CUDACHECK` in `src/common.h` of 2.17).
@@ -198,6 +202,16 @@ impl Tables {
         if self.pending.is_none() && !NEEDLES.as_ref().is_none_or(|needles| needles.is_match(text)) {
             return;
         }
+        // It may stand in a row that the failure broke off.
+        if let Some(at) = FAILURES.iter().find_map(|failure| text.find(failure)) {
+            if self.runs.is_empty() {
+                self.begin_run();
+            }
+            if let Some(run) = self.runs.last_mut() {
+                run.failure.get_or_insert_with(|| text[at..].chars().take(LONGEST_FAILURE).collect());
+            }
+            return;
+        }
         if let Some(comment) = text.find('#').map(|at| &text[at..]).filter(|comment| is_comment(comment)) {
             self.comment(comment);
             return;
@@ -207,7 +221,7 @@ impl Tables {
         if let Some((size, kind, cells)) = start(&words) {
             self.pending = None;
             if self.rows < MAX_ROWS {
-                self.row(Pending { size, kind, line, half: false }, cells, text.contains("NCCL"));
+                self.row(Pending { size, kind, line, half: false, cut: false }, cells, text.contains("NCCL"));
             }
         } else if let Some(pending) = self.pending
             && words.len() >= 3
@@ -233,16 +247,7 @@ impl Tables {
             self.alone |= self.again && self.headers > 1;
             // Another table is another run.
             if self.runs.last().is_none_or(|run| !run.rows.is_empty()) {
-                self.runs.push(Run { collective: self.named, ..Run::default() });
-            }
-            return;
-        }
-        if let Some(at) = FAILURES.iter().find_map(|failure| text.find(failure)) {
-            if self.runs.is_empty() {
-                self.runs.push(Run { collective: self.named, ..Run::default() });
-            }
-            if let Some(run) = self.runs.last_mut() {
-                run.failure.get_or_insert_with(|| text[at..].chars().take(LONGEST_FAILURE).collect());
+                self.begin_run();
             }
             return;
         }
@@ -290,20 +295,25 @@ impl Tables {
         }
         if let Some(collective) = starting(text) {
             (self.began, self.ended) = (true, false);
-            self.named = Some(collective);
+            (self.named, self.other) = (Some(collective), false);
             // A run may be named twice: by its program, and by the script that starts it.
             self.runs.pop_if(|run| run.rows.is_empty());
-            self.runs.push(Run { collective: self.named, ..Run::default() });
+            self.begin_run();
             return;
         }
         // The command of a program whose table does not name the collective.
         let program = text.split_ascii_whitespace().find_map(|word| {
             let name = word.rsplit('/').next()?;
-            name.contains("_perf").then(|| Collective::parse(name.trim_matches(['"', '\'', ':', ','])))
+            let name = name.trim_matches(['"', '\'', ':', ',']);
+            name.contains("_perf").then(|| (Collective::parse(name), is_other(name)))
         });
         if let Some(named) = program {
-            self.named = named;
+            (self.named, self.other) = named;
         }
+    }
+
+    fn begin_run(&mut self) {
+        self.runs.push(Run { collective: self.named, other: self.other, ..Run::default() });
     }
 
     fn forget_ranks(&mut self) {
@@ -333,7 +343,7 @@ impl Tables {
         if self.ended && !self.alone && !self.again && last.is_some_and(|last| row.size <= last.size) {
             // Copied without its header and its ranks.
             self.forget_ranks();
-            self.runs.push(Run { collective: self.named, ..Run::default() });
+            self.begin_run();
         }
         // Published lists are shortened in the middle.
         let ranks = self.ranks.last_key_value().and_then(|(last, _)| last.checked_add(1));
@@ -341,7 +351,8 @@ impl Tables {
         let broken_off = broken_off && rest;
         let mut figures = figures.into_iter();
         let Some(first) = figures.next() else {
-            self.pending = broken_off.then_some(row);
+            let cut = !rest && !row.half;
+            self.pending = (broken_off || cut).then_some(Pending { cut, ..row });
             return;
         };
         if row.half {
@@ -352,13 +363,14 @@ impl Tables {
             return;
         }
         let in_place = figures.next();
-        self.pending = (broken_off && in_place.is_none()).then_some(Pending { half: true, ..row });
+        let more = (broken_off || row.cut) && in_place.is_none();
+        self.pending = more.then_some(Pending { half: true, ..row });
         let row = Row { size: row.size, out_of_place: first, in_place, line: row.line };
         self.rows += 1;
         self.listed = true;
         self.mixing |= std::mem::take(&mut self.torn);
         if self.runs.is_empty() {
-            self.runs.push(Run { collective: self.named, ..Run::default() });
+            self.begin_run();
         }
         let nodes = ranks.and_then(|ranks| self.nodes(ranks));
         let process = self.ranks.values().next();
@@ -387,7 +399,7 @@ impl Tables {
         self.runs.truncate(if any { usize::MAX } else { 1 });
         self.runs.retain(|run| any || run.collective.is_some() || run.failure.is_some());
         for run in &mut self.runs {
-            run.collective = run.collective.or_else(|| by_factor(run));
+            run.collective = run.collective.or_else(|| by_factor(run).filter(|_| !run.other));
             if !run.alone {
                 factor::correct(run);
             }
@@ -399,11 +411,16 @@ impl Tables {
     }
 }
 
-/// Returns a word without the tag of its rank that launchers print into rows: `-1[0]`, `[0]`.
+/// Returns a word without the tag of its rank that launchers print into rows: `-1[0]`, `[0]`, `0[1,0]<stdout>:`.
 fn without_tag(word: &str) -> &str {
-    let tag = word.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
+    let open = word.strip_suffix("<stdout>:").or_else(|| word.strip_suffix("<stderr>:")).unwrap_or(word);
+    let tag = open.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
     match tag {
-        Some((before, rank)) if !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit()) => before,
+        Some((before, rank))
+            if !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit() || byte == b',') =>
+        {
+            before
+        }
         _ => word,
     }
 }
@@ -414,6 +431,13 @@ fn ranks_of_process(text: &str) -> Option<u32> {
         text.split_ascii_whitespace().skip_while(|word| *word != name).nth(1)?.parse::<u32>().ok()
     };
     number("nThread")?.checked_mul(number("nGpus")?)
+}
+
+/// Returns whether a name is that of a program of nccl-tests whose figures are not judged.
+fn is_other(name: &str) -> bool {
+    const OTHERS: [&str; 7] =
+        ["broadcast", "reduce", "sendrecv", "scatter", "gather", "hypercube", "alltoallv"];
+    name.split_once("_perf").is_some_and(|(program, _)| OTHERS.contains(&program))
 }
 
 /// Returns whether a `#` begins a comment and not the name of a column (`#wrong`).

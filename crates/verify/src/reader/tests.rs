@@ -406,6 +406,22 @@ fn rows_with_tags_and_processes_with_all_ranks_are_read() {
         "[0]   1073741824     268435456     float     sum      -1[0]    387818    2.77    5.31      0[0]    385806    2.78    5.33      0\n",
     );
     assert_eq!((run.rows[0].size, run.rows[0].busbw()), (1_073_741_824, Some(5.33)));
+    let run = one(
+        "[1,0]<stdout>:  8589934592    2147483648     float     sum      -1[1,0]<stdout>:   204078   42.09   78.92      0[1,0]<stdout>:   204089   42.09   78.92      0\n",
+    );
+    assert_eq!((run.rows[0].busbw(), run.ranks), (Some(78.92), Some(16)));
+    // A row that the failure of the benchmark broke off.
+    let run = one(&format!(
+        "{NEW}     2097152         32768     float    none      -1 node0: Test CUDA failure common.cu:389 'an illegal memory access was encountered'\n"
+    ));
+    assert!(run.rows.is_empty() && run.failure.is_some_and(|failure| failure.ends_with("encountered'")));
+    // Two ranks of a broadcast have the factor of an all-reduce.
+    let all = format!(
+        "# ./build/broadcast_perf -b 8 -e 1G -g 2\n{NEW}1073741824 268435456 float none 0 5253.3 204.39 204.39 0\n"
+    );
+    let run = one(&all);
+    assert_eq!((run.collective, run.other), (None, true));
+    assert_eq!(one(&all.replace("broadcast", "all_reduce")).collective, Some(Collective::AllReduce));
     // As Oracle posted it for one node: without the list of ranks.
     let all = format!(
         "# nThread 1 nGpus 8 minBytes 524288 maxBytes 8589934592 step: 2(factor)\n{NEW}\
