@@ -213,7 +213,8 @@ pub fn expected_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &st
 ///
 /// ```
 /// use weftrun_core::catalogue::{Catalogue, line_rate};
-/// let p5 = Catalogue::builtin().get("p5.48xlarge").unwrap();
+/// let catalogue = Catalogue::builtin();
+/// let p5 = catalogue.get("p5.48xlarge").unwrap();
 /// assert_eq!(line_rate(p5, 2, 16, "all_reduce").unwrap().low, 400.0);
 /// ```
 pub fn line_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &str) -> Option<Expected> {
