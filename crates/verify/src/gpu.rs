@@ -1,4 +1,6 @@
-//! The state of each GPU before a benchmark: whether other programs use it, and what makes it slower than it is.
+//! The state of each GPU before a benchmark: whether other programs use it, and what slows it.
+
+use std::collections::BTreeMap;
 
 use weftrun_core::Finding;
 use weftrun_core::text::listed;
@@ -7,6 +9,9 @@ use weftrun_core::text::listed;
 /// program that has just ended leaves a rest.
 const USED_MEMORY: u64 = 2048;
 const USED_TIME: u64 = 5;
+/// Memory, MiB, without which no program computes on a GPU: that of its context. Two H200 had 0 MiB before, and 1141 MiB with a
+/// program that multiplied matrices of 256 MiB.
+const CONTEXT: u64 = 256;
 /// Reasons for lower clocks that slow a GPU under load, by their bits (`nvmlClocksEventReasons`, nvml.h of CUDA 12.8).
 /// The power cap is none of them: under load it is how a GPU keeps its limit.
 const SLOWER: [(u64, &str); 4] = [
@@ -58,8 +63,10 @@ impl GpuState {
     }
 
     fn is_in_use(&self) -> bool {
-        self.busy_percent.is_some_and(|busy| busy >= USED_TIME)
-            || self.memory_mib.is_some_and(|used| used >= USED_MEMORY)
+        let memory = self.memory_mib.unwrap_or_default();
+        let busy = self.busy_percent.is_some_and(|busy| busy >= USED_TIME) && memory >= CONTEXT;
+        // Without persistence the driver starts with the question, and is busy itself.
+        memory >= USED_MEMORY || (busy && !self.persistence_off)
     }
 }
 
@@ -68,18 +75,18 @@ pub(crate) fn in_use(host: &str, gpus: &[GpuState], processes: &str) -> Option<S
     let used: Vec<&GpuState> = gpus.iter().filter(|gpu| gpu.is_in_use()).collect();
     let most = |of: fn(&GpuState) -> Option<u64>| used.iter().filter_map(|gpu| of(gpu)).max();
     let names = names(used.iter().copied())?;
-    let (memory, busy) = (most(|gpu| gpu.memory_mib), most(|gpu| gpu.busy_percent));
+    let busy = most(|gpu| gpu.busy_percent).filter(|busy| *busy > 0);
     let had = [
         busy.map(|busy| format!("busy for up to {busy} % of the time")),
-        memory.map(|mib| format!("up to {mib} MiB in use")),
+        most(|gpu| gpu.memory_mib).map(|mib| format!("up to {mib} MiB of memory")),
     ];
     let had: Vec<String> = had.into_iter().flatten().collect();
-    let by = if processes.is_empty() {
-        String::new()
-    } else {
-        format!(", by {}", processes.trim_end_matches(';'))
+    // The list does not say which GPU a program uses.
+    let by = match processes.trim_end_matches(';') {
+        "" => String::new(),
+        all => format!("; programs on the GPUs of the node: {all}"),
     };
-    Some(format!("{names} of {host} had other work before the benchmark: {}{by}", had.join(", ")))
+    Some(format!("{names} of {host} in use before the benchmark: {}{by}", had.join(", ")))
 }
 
 /// Returns what slows the GPUs of a node.
@@ -91,21 +98,15 @@ pub(crate) fn findings(host: &str, gpus: &[GpuState]) -> Vec<Finding> {
         }
     };
     let of = |is: fn(&GpuState) -> bool| gpus.iter().filter(|gpu| is(gpu)).collect::<Vec<_>>();
-    let capped =
-        of(|gpu| gpu.power_limit.zip(gpu.default_power_limit).is_some_and(|(now, usual)| now < usual));
-    if let Some((now, usual)) = capped.first().and_then(|gpu| gpu.power_limit.zip(gpu.default_power_limit)) {
+    for ((now, usual), capped) in below(gpus, |gpu| gpu.power_limit.zip(gpu.default_power_limit)) {
         let what = format!("the power limit is {now} W, and {usual} W by default");
-        add(
-            "VERIFY-GPU-POWER",
-            capped,
-            &what,
-            "`nvidia-smi -pl` with the default restores it; ask who lowered it",
-        );
+        let fix = "`nvidia-smi -pl` with the default restores it; ask the administrators why it is lower";
+        add("VERIFY-GPU-POWER", capped, &what, fix);
     }
-    let narrow = of(|gpu| gpu.width.zip(gpu.most_width).is_some_and(|(now, most)| now < most));
-    if let Some((now, most)) = narrow.first().and_then(|gpu| gpu.width.zip(gpu.most_width)) {
-        let what = format!("the PCIe link has {now} of {most} lanes");
-        add("VERIFY-GPU-PCIE", narrow, &what, "seat the GPU again, or have the slot and the riser checked");
+    for ((now, most), narrow) in below(gpus, |gpu| gpu.width.zip(gpu.most_width)) {
+        let what = format!("the PCIe link had {now} of {most} lanes before the benchmark");
+        let fix = "look again while the GPU works: if it is so then, seat the GPU again, or have its slot and riser checked";
+        add("VERIFY-GPU-PCIE", narrow, &what, fix);
     }
     for (bit, reason) in SLOWER {
         let slowed = gpus.iter().filter(|gpu| gpu.reasons & bit != 0).collect();
@@ -119,9 +120,20 @@ pub(crate) fn findings(host: &str, gpus: &[GpuState]) -> Vec<Finding> {
     }
     let what = "MIG is on: a part of a GPU has no NVLink and no peer access";
     add("VERIFY-GPU-MIG", of(|gpu| gpu.mig), what, "give the job whole GPUs");
-    let what = "persistence mode is off: the driver starts anew with each program";
+    let what = "persistence mode is off: the driver is loaded again for each program";
     add("VERIFY-GPU-PERSISTENCE", of(|gpu| gpu.persistence_off), what, "run nvidia-persistenced on the node");
     findings
+}
+
+/// Returns the GPUs that have less of something than they could have, by what they have and could have.
+fn below(gpus: &[GpuState], of: fn(&GpuState) -> Option<(u64, u64)>) -> BTreeMap<(u64, u64), Vec<&GpuState>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for gpu in gpus {
+        if let Some((now, most)) = of(gpu).filter(|(now, most)| now < most) {
+            all.entry((now, most)).or_default().push(gpu);
+        }
+    }
+    all
 }
 
 fn names<'a>(gpus: impl Iterator<Item = &'a GpuState>) -> Option<String> {
@@ -154,8 +166,19 @@ mod tests {
         let used = gpus(&[IDLE, "1, 40000, 100, 700.00, 700.00, Disabled, Enabled, 16, 16, 0x0"]);
         assert_eq!(
             in_use("a", &used, "775 python3;").unwrap(),
-            "GPU 1 of a had other work before the benchmark: busy for up to 100 % of the time, up to 40000 MiB in use, by 775 python3"
+            "GPU 1 of a in use before the benchmark: busy for up to 100 % of the time, up to 40000 MiB of memory; programs on the GPUs of the node: 775 python3"
         );
+    }
+
+    /// The driver that starts for the question is busy itself, and leaves no memory in use.
+    #[test]
+    fn a_driver_that_starts_is_no_program() {
+        for line in [
+            "0, 4, 7, 700.00, 700.00, Disabled, Disabled, 16, 16, 0x0",
+            "0, 4, 100, 700.00, 700.00, Disabled, Enabled, 16, 16, 0x0",
+        ] {
+            assert_eq!(in_use("a", &gpus(&[line]), ""), None, "{line}");
+        }
     }
 
     #[test]
@@ -167,7 +190,10 @@ mod tests {
             codes.iter().filter(|one| one.0 == code).map(|one| one.1.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(of("VERIFY-GPU-POWER"), ["GPU 3 of a: the power limit is 350 W, and 700 W by default"]);
-        assert_eq!(of("VERIFY-GPU-PCIE"), ["GPU 3 of a: the PCIe link has 8 of 16 lanes"]);
+        assert_eq!(
+            of("VERIFY-GPU-PCIE"),
+            ["GPU 3 of a: the PCIe link had 8 of 16 lanes before the benchmark"]
+        );
         assert_eq!(of("VERIFY-GPU-CLOCKS").len(), 2);
         assert_eq!(codes.len(), 6, "{codes:?}");
     }

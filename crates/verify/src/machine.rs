@@ -10,6 +10,8 @@ use crate::table::Run;
 /// GPUs of a node that a switch of NVLink joins in every machine of the catalogue; boards of four join each pair by a part of
 /// the links.
 const WITH_SWITCH: u32 = 8;
+/// Largest rate of an interface or a link that is believed.
+const MOST_GBPS: f64 = 10_000.0;
 /// What the sources of a machine are, where its log shows it.
 const SEEN: &str = "the log";
 
@@ -26,9 +28,13 @@ pub fn machine(probes: &Probes, run: &Run) -> Option<InstanceType> {
     row.accelerators = gpus;
     row.sources = vec![SEEN.to_owned()];
     let nvlink = nvlink(probes, gpus);
-    row.intra_node =
-        nvlink.map(|gbps| format!("NVSwitch/NVLink {gbps}GB/s")).or_else(|| usual_nvlink(gpus, &model));
-    if let Some((count, gbps)) = network(probes) {
+    let usual =
+        || usual_nvlink(gpus, &model).filter(|_| same(probes, "nvlinks").is_none_or(|links| links != "0"));
+    row.intra_node = nvlink.map(|gbps| format!("NVSwitch/NVLink {gbps}GB/s")).or_else(usual);
+    // A container with a part of the GPUs may see all adapters of its host, and storage has adapters too: only a whole node whose
+    // adapters are shared out evenly shows its rate.
+    let is_even = |count: u32| gpus >= WITH_SWITCH && count > 0 && gpus.is_multiple_of(count);
+    if let Some((count, gbps)) = network(probes).filter(|(count, _)| is_even(*count)) {
         (row.nics, row.nic_gbps) = (Some(count), Some(gbps));
     } else if let Some(efa) = efa(probes, gpus, &model) {
         (row.nics, row.nic_gbps, row.network_gbps) = (efa.nics, efa.nic_gbps, efa.network_gbps);
@@ -66,7 +72,8 @@ fn nvlink(probes: &Probes, gpus: u32) -> Option<f64> {
     }
     let rates = groups(&same(probes, "nvlink_rates")?)?;
     let [(_, rate)] = rates.as_slice() else { return None };
-    Some(2.0 * f64::from(each) * data_rate(rate.strip_suffix(" GB/s")?.parse().ok()?))
+    let rate = rate.strip_suffix(" GB/s")?.parse().ok().filter(|rate| (1.0..=MOST_GBPS).contains(rate))?;
+    Some(2.0 * f64::from(each) * data_rate(rate))
 }
 
 /// Returns one direction of a link without its coding: `nvidia-smi nvlink --status` of driver 580 prints 26.562 GB/s for links of
@@ -118,7 +125,7 @@ fn carrying(probes: &Probes, host: &str) -> impl Iterator<Item = Device> {
 /// Reads `400 Gb/sec (4X NDR)`.
 fn rate(text: &str) -> Option<f64> {
     let (gbps, _) = text.split_once(" Gb/sec")?;
-    gbps.trim().parse().ok().filter(|gbps| *gbps > 0.0)
+    gbps.trim().parse().ok().filter(|gbps| (1.0..=MOST_GBPS).contains(gbps))
 }
 
 /// Returns the only network that machines of the catalogue with these GPUs and this number of EFA devices have.

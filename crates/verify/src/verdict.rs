@@ -31,7 +31,7 @@ word_enum! {
     #[serde(rename_all = "kebab-case")]
     pub enum Verdict {
         // In order, the worst last.
-        /// As fast as published figures.
+        /// As fast as published figures, or as much of the line rate as is accepted.
         Pass = "pass",
         /// Nothing comparable was published.
         NoReference = "no-reference",
@@ -291,13 +291,19 @@ impl<'a> References<'a> {
             )
         });
         let is_slow = self.limit.is_some_and(|limit| busbw < limit.low * LEAST_PART);
-        let is_below = self.mark.as_ref().is_some_and(|mark| busbw < mark.low);
+        // A mark above the line rate is of fewer nodes, or of trees and NVLink SHARP: rings that reach the line rate are healthy.
+        let is_above = |mark: &Expected| self.limit.is_some_and(|limit| mark.low > limit.low);
+        let is_full = self.limit.is_some_and(|limit| busbw >= limit.low * TOLERANCE);
+        let is_below =
+            self.mark.as_ref().is_some_and(|mark| busbw < mark.low && !(is_full && is_above(mark)));
         let reason = match &of_limit {
             Some(of_limit) => format!("{busbw:.1} GB/s is {of_limit}{and_mark}"),
             None => format!("{busbw:.1} GB/s{and_mark}"),
         };
         // Sockets share one link with all else of the node, and no share of it was published.
+        // Nor was one of an all-to-all of several nodes.
         let by_limit = self.limit.is_some()
+            && (setting.nodes == 1 || setting.collective != Collective::AllToAll)
             && (setting.nodes == 1 || setting.row.fabric != NodeFabric::None || !setting.is_type);
         match (by_limit, self.mark.is_some()) {
             (false, false) => {
@@ -382,6 +388,9 @@ mod tests {
         assert_eq!(verdict, Verdict::Pass, "{reason}");
         assert!(reason.contains("88 % of 50 GB/s") && reason.contains("published: 77.9"), "{reason}");
         assert_eq!(judged(16, 2, "41.0", "p4d.24xlarge").0, Verdict::Degraded);
+        // A mark of 440 GB/s for any number of nodes, of which rings reach 400.
+        assert_eq!(judged(32, 4, "395.0", "BM.GPU.H100.8").0, Verdict::Pass);
+        assert_eq!(judged(32, 4, "300.0", "BM.GPU.H100.8").0, Verdict::Degraded);
     }
 
     /// A type of the user's configuration is judged like one of the catalogue; one that nobody knows is said to be unknown.

@@ -47,12 +47,16 @@ impl JobHistory {
     /// Keeps a run for later comparison. That of a job is its record in the history, if it is there.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for a run that failed, whose figures are none to compare with; [`ErrorKind::AlreadyExists`] for one with
+    /// [`ErrorKind::Usage`] for a run that failed or was disturbed, whose figures are none to compare with; [`ErrorKind::AlreadyExists`] for one with
     /// exactly the figures of another, which would count twice; those of [`JobHistory::append`].
     pub fn keep_baseline(&self, verified: &Verified) -> Result<()> {
         let run = verified.kept();
         if verified.verdict() == Verdict::Fail || run.figures.is_empty() {
             return Err(Error::new(ErrorKind::Usage, "the run is not kept: it failed, or has no figures"));
+        }
+        if let Some(why) = &verified.disturbed {
+            return Err(Error::new(ErrorKind::Usage, format!("the run is not kept: {why}"))
+                .hint("`--force` keeps and compares it all the same"));
         }
         let records = self.read()?.records;
         if baselines_of(&records)
@@ -125,7 +129,9 @@ impl Verification {
 impl Verified {
     /// Compares the run with earlier ones; one that is slower than they were, by more than they differ, is degraded.
     pub fn compare(&mut self, earlier: &[KeptRun]) {
-        self.regressions = regressions(&self.kept(), earlier);
+        if self.disturbed.is_none() {
+            self.regressions = regressions(&self.kept(), earlier);
+        }
     }
 
     pub(super) fn kept(&self) -> KeptRun {

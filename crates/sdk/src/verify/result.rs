@@ -30,6 +30,8 @@ pub struct Verified {
     pub map: TransportMap,
     /// What the nodes reported.
     pub probes: Probes,
+    /// Why the figures are not judged, compared or kept: other programs used the GPUs.
+    pub disturbed: Option<String>,
     /// What a comparison with earlier runs found.
     pub regressions: Vec<Finding>,
     /// The search for slow nodes.
@@ -67,12 +69,10 @@ impl Verified {
             runs.push(Run::default());
         }
         let probes = logs.probes();
-        let in_use = probes.gpus_in_use();
+        let disturbed = probes.gpus_in_use().into_iter().next().filter(|_| !subject.force);
         let judge_one = |run: Run| {
             let mut judgement = judge(&run, subject, machine(&probes, &run).as_ref());
-            if let Some(in_use) =
-                in_use.first().filter(|_| !subject.force && judgement.verdict != Verdict::Fail)
-            {
+            if let Some(in_use) = disturbed.as_ref().filter(|_| judgement.verdict != Verdict::Fail) {
                 judgement.verdict = Verdict::NoReference;
                 judgement.reason = format!("not judged without --force: {in_use} ({})", judgement.reason);
             }
@@ -92,6 +92,7 @@ impl Verified {
             transport: Sources::of_logs(&map).diagnose(),
             map,
             probes,
+            disturbed,
             regressions: Vec::new(),
             search: None,
         }

@@ -246,7 +246,7 @@ impl Tables {
             self.headers = self.headers.saturating_add(1);
             self.alone |= self.again && self.headers > 1;
             // Another table is another run.
-            if self.runs.last().is_none_or(|run| !run.rows.is_empty()) {
+            if self.runs.last().is_none_or(|run| !run.rows.is_empty() || run.failure.is_some()) {
                 self.begin_run();
             }
             return;
@@ -283,9 +283,14 @@ impl Tables {
                 self.again |= self.earlier.get(&rank).is_some_and(|earlier| *earlier != process);
                 let earlier = self.ranks.insert(rank, process.clone());
                 self.alone |= earlier.is_some_and(|earlier| earlier != process);
-                self.hosts.insert(host);
+                if self.hosts.len() < MAX_ROWS {
+                    self.hosts.insert(host);
+                }
                 self.devices.extend(device.map(|device| (rank, device)));
-                self.gpus.extend(gpu);
+                // Two are enough to know that there is more than one.
+                if self.gpus.len() < 2 {
+                    self.gpus.extend(gpu);
+                }
             }
             return;
         }
@@ -297,7 +302,7 @@ impl Tables {
             (self.began, self.ended) = (true, false);
             (self.named, self.other) = (Some(collective), false);
             // A run may be named twice: by its program, and by the script that starts it.
-            self.runs.pop_if(|run| run.rows.is_empty());
+            self.runs.pop_if(|run| run.rows.is_empty() && run.failure.is_none());
             self.begin_run();
             return;
         }
