@@ -18,7 +18,6 @@ mod verdict;
 pub use bisect::{Answer, Bisect, Group, Step};
 pub use device::Device;
 pub use history::{KeptFigure, KeptRun, NodeHistory, nodes, regressions};
-pub use machine::machine;
 pub use payload::{Payload, probe_command};
 pub use probe::{Fact, Probes, Traffic};
 pub use reader::{Logs, read};

@@ -17,8 +17,8 @@ const SEEN: &str = "the log";
 
 /// Returns the machine that the reports of its nodes or the list of ranks show, as a row of the catalogue whose other values
 /// are unknown. None where neither shows what joins its GPUs or its nodes.
-pub fn machine(probes: &Probes, run: &Run) -> Option<InstanceType> {
-    let reported = same(probes, "gpus").and_then(|gpus| groups(&gpus));
+pub(crate) fn machine(probes: &Probes, run: &Run) -> Option<InstanceType> {
+    let reported = probes.same("gpus").and_then(|gpus| groups(&gpus));
     let (gpus, model) = match reported.as_deref() {
         Some([(count, model)]) => (*count, model.clone()),
         Some(_) => return None,
@@ -29,7 +29,7 @@ pub fn machine(probes: &Probes, run: &Run) -> Option<InstanceType> {
     row.sources = vec![SEEN.to_owned()];
     let nvlink = nvlink(probes, gpus);
     let usual =
-        || usual_nvlink(gpus, &model).filter(|_| same(probes, "nvlinks").is_none_or(|links| links != "0"));
+        || usual_nvlink(gpus, &model).filter(|_| probes.same("nvlinks").is_none_or(|links| links != "0"));
     row.intra_node = nvlink.map(|gbps| format!("NVSwitch/NVLink {gbps}GB/s")).or_else(usual);
     // A container with a part of the GPUs may see all adapters of its host, and storage has adapters too: only a whole node whose
     // adapters are shared out evenly shows its rate.
@@ -40,13 +40,6 @@ pub fn machine(probes: &Probes, run: &Run) -> Option<InstanceType> {
         (row.nics, row.nic_gbps, row.network_gbps) = (efa.nics, efa.nic_gbps, efa.network_gbps);
     }
     (row.intra_node.is_some() || row.nics.is_some()).then_some(row)
-}
-
-/// Returns a fact that all nodes report alike.
-fn same(probes: &Probes, name: &str) -> Option<String> {
-    let fact = probes.facts().into_iter().find(|fact| fact.name == name)?;
-    let [(value, _)] = fact.values.as_slice() else { return None };
-    Some(value.clone()).filter(|value| !value.is_empty())
 }
 
 /// Reads `8 NVIDIA H100 80GB HBM3;`: how often each value stands there.
@@ -62,15 +55,15 @@ fn groups(counted: &str) -> Option<Vec<(u32, String)>> {
 /// Returns both directions of the NVLink of each GPU, GB/s, where all links of each lead to a switch: all pairs have as many as
 /// a GPU has.
 fn nvlink(probes: &Probes, gpus: u32) -> Option<f64> {
-    let links = same(probes, "nvlinks")?.parse::<u32>().ok()?;
+    let links = probes.same("nvlinks")?.parse::<u32>().ok()?;
     let each = links.checked_div(gpus).filter(|each| *each > 0 && each * gpus == links)?;
-    let pairs = groups(&same(probes, "nvlink_pairs")?)?;
+    let pairs = groups(&probes.same("nvlink_pairs")?)?;
     let [(count, kind)] = pairs.as_slice() else { return None };
     let all = gpus.checked_mul(gpus.checked_sub(1)?)?;
     if *count != all || kind.strip_prefix("NV")?.parse() != Ok(each) {
         return None;
     }
-    let rates = groups(&same(probes, "nvlink_rates")?)?;
+    let rates = groups(&probes.same("nvlink_rates")?)?;
     let [(_, rate)] = rates.as_slice() else { return None };
     let rate = rate.strip_suffix(" GB/s")?.parse().ok().filter(|rate| (1.0..=MOST_GBPS).contains(rate))?;
     Some(2.0 * f64::from(each) * data_rate(rate))
@@ -95,7 +88,7 @@ fn usual_nvlink(gpus: u32, model: &str) -> Option<String> {
 /// Returns whether a name that the driver gives is that of an accelerator of the catalogue: `NVIDIA A100-SXM4-80GB` is `a100`.
 /// Cards for PCIe have other links than the module of the same number.
 fn is_model(accelerator: &str, name: &str) -> bool {
-    let mut words = name.split([' ', '-']).map(str::to_ascii_lowercase).peekable();
+    let mut words = name.split([' ', '-']).map(str::to_ascii_lowercase);
     let number = accelerator.split('-').next().unwrap_or_default();
     let is_card = name.contains("PCI") || name.contains("NVL");
     !is_card && words.any(|word| word == number)

@@ -202,17 +202,19 @@ impl Probes {
         names.sort();
         names.dedup();
         let names = names.into_iter().map(String::as_str).filter(|name| !OWN.contains(name)).take(MAX_FACTS);
-        let value = |node: &Value, name: &str| match &node[name] {
-            Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            other => other.to_string(),
-        };
-        let mut facts: Vec<Fact> = names.map(|name| self.fact(name, |node| value(node, name))).collect();
+        let mut facts: Vec<Fact> = names.map(|name| self.fact(name, |node| value_of(node, name))).collect();
         let devices = self.fact(DEVICES, shape);
         if devices.values.iter().any(|(value, _)| !value.is_empty()) {
             facts.push(devices);
         }
         facts
+    }
+
+    /// Returns the value of a fact that all nodes report alike.
+    pub(super) fn same(&self, name: &str) -> Option<String> {
+        let mut values = self.before.values().map(|node| value_of(node, name));
+        let first = values.next().filter(|first| !first.is_empty())?;
+        values.all(|other| other == first).then_some(first)
     }
 
     fn fact(&self, name: &str, value: impl Fn(&Value) -> String) -> Fact {
@@ -328,6 +330,14 @@ fn bounded(node: Map<String, Value>) -> Map<String, Value> {
         }
     });
     kept.collect()
+}
+
+fn value_of(node: &Value, name: &str) -> String {
+    match &node[name] {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
 }
 
 fn gpus(node: &Value) -> Vec<GpuState> {

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::machine::machine;
+use super::probe::Probes;
 use super::table::{Collective, Run};
 use weftrun_core::catalogue::{
     Catalogue, Expected, InstanceType, NodeFabric, bandwidths, expected, line_rate, pass_mark,
@@ -84,7 +86,7 @@ impl Judgement {
 
 /// Judges a run by what was published for its instance type, and by the line rate of what joins its ranks: that of the type, or of
 /// the machine that its log shows. Only sizes of at least 1 GiB count.
-pub fn judge(run: &Run, subject: &Subject, machine: Option<&InstanceType>) -> Judgement {
+pub fn judge(run: &Run, subject: &Subject, probes: &Probes) -> Judgement {
     let figures = || run.rows.iter().filter_map(|row| Some((row.size, row.busbw()?)));
     let judged = figures().filter(|(size, _)| *size >= LARGE).max_by(|one, two| one.1.total_cmp(&two.1));
     let mut judgement = Judgement {
@@ -101,7 +103,7 @@ pub fn judge(run: &Run, subject: &Subject, machine: Option<&InstanceType>) -> Ju
     }
     judgement.verdict = Verdict::NoReference;
     let mixed = if run.mixed { MIXED } else { "" };
-    let (busbw, setting) = match setting(run, subject, machine, judged.map(|(_, busbw)| busbw)) {
+    let (busbw, setting) = match setting(run, subject, probes, judged.map(|(_, busbw)| busbw)) {
         Ok(known) => known,
         Err(reason) => return Judgement { reason: format!("{mixed}{reason}"), ..judgement },
     };
@@ -152,8 +154,21 @@ struct Setting {
 }
 
 impl Setting {
-    fn is_whole(&self) -> bool {
-        self.nodes.checked_mul(self.row.accelerators) == Some(self.ranks)
+    /// Returns whether a part of its line rate is known to be enough. Sockets share one link with all else of the node, and no
+    /// share of it was published; nor was one of an all-to-all of several nodes.
+    fn has_least_part(&self) -> bool {
+        let is_rdma = self.row.fabric != NodeFabric::None || !self.is_type;
+        self.nodes == 1 || (is_rdma && self.collective != Collective::AllToAll)
+    }
+
+    fn not_published(&self) -> String {
+        let (name, nodes) = (&self.row.name, counted(self.nodes as usize, "node"));
+        let others = match bandwidths().iter().any(|row| row.is_of(name)) {
+            true => format!("; `weftrun instances {name}` lists figures of others"),
+            false => String::new(),
+        };
+        let (collective, ranks) = (self.collective, self.ranks);
+        format!("no figure of {collective} on {nodes} {name} with {ranks} ranks was published{others}")
     }
 }
 
@@ -161,7 +176,7 @@ impl Setting {
 fn setting(
     run: &Run,
     subject: &Subject,
-    machine: Option<&InstanceType>,
+    probes: &Probes,
     busbw: Option<f64>,
 ) -> Result<(f64, Setting), String> {
     let Some(busbw) = busbw else {
@@ -185,7 +200,7 @@ fn setting(
     let named = subject.instance.as_deref();
     let of_type = subject.row.clone().or_else(|| Catalogue::builtin().get(named?).cloned());
     let is_type = of_type.is_some();
-    let row = of_type.or_else(|| machine.cloned());
+    let row = of_type.or_else(|| machine(probes, run));
     let given = subject.nodes.filter(|_| !run.mixed);
     let nodes = given.or(run.nodes);
     let ranks = run.ranks.or_else(|| nodes?.checked_mul(row.as_ref()?.accelerators));
@@ -241,7 +256,7 @@ struct References<'a> {
 
 impl<'a> References<'a> {
     fn of(setting: &Setting, limit: Option<&'a Expected>) -> Self {
-        let whole = setting.is_type && setting.is_whole();
+        let whole = setting.is_type && setting.row.is_filled(setting.nodes, setting.ranks);
         let (name, collective) = (&setting.row.name, setting.collective.as_str());
         Self {
             published: whole.then(|| expected(name, setting.nodes, collective)).flatten(),
@@ -253,78 +268,67 @@ impl<'a> References<'a> {
     /// Returns the verdict with its reason. Figures of the same setting decide; without them the pass mark of a site and the part
     /// of the line rate, of which both must be reached.
     fn compare(&self, busbw: f64, setting: &Setting) -> (Verdict, String) {
-        let of_limit = self.limit.map(|limit| {
-            let part = busbw / limit.low * 100.0;
-            format!("{part:.0} % of {}, {}", limit.range(), limit.what)
-        });
-        let highest = self.published.as_ref().map_or(0.0, |published| published.high);
-        let highest = highest.max(self.limit.map_or(0.0, |limit| limit.high));
-        if highest > 0.0 && busbw > highest * IMPLAUSIBLE {
-            let what = match &self.published {
-                Some(published) => format!("the highest published figure ({})", published.range()),
-                None => format!("the line rate ({})", self.limit.map(Expected::range).unwrap_or_default()),
-            };
-            let reason =
-                format!("{busbw:.1} GB/s is more than {IMPLAUSIBLE} times {what}: check the instance type");
+        if let Some(reason) = self.implausible(busbw) {
             return (Verdict::NoReference, reason);
         }
-        let and_limit = of_limit.as_ref().map_or_else(String::new, |of| format!("; {of}"));
-        if let Some(published) = &self.published {
-            let range = published.range();
-            // Rings of two nodes reach the line rate, which trees exceed: both are healthy.
-            let is_full = self.limit.is_some_and(|limit| busbw >= limit.low * TOLERANCE);
-            return if is_full || busbw >= published.low * TOLERANCE {
-                (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}{and_limit}"))
-            } else {
-                let part = busbw / published.low * 100.0;
-                let reason = format!(
-                    "{busbw:.1} GB/s is {part:.0} % of the lowest published figure ({range}){and_limit}"
-                );
-                (Verdict::Degraded, reason)
-            };
+        match &self.published {
+            Some(published) => self.beside_published(busbw, published),
+            None => self.beside_limit(busbw, setting),
         }
-        let and_mark = self.mark.as_ref().map_or_else(String::new, |mark| {
-            format!(
-                "; {} accepts {} or more",
-                mark.sources.first().map_or("a site", String::as_str),
-                mark.range()
-            )
-        });
-        let is_slow = self.limit.is_some_and(|limit| busbw < limit.low * LEAST_PART);
-        // A mark above the line rate is of fewer nodes, or of trees and NVLink SHARP: rings that reach the line rate are healthy.
-        let is_above = |mark: &Expected| self.limit.is_some_and(|limit| mark.low > limit.low);
-        let is_full = self.limit.is_some_and(|limit| busbw >= limit.low * TOLERANCE);
-        let is_below =
-            self.mark.as_ref().is_some_and(|mark| busbw < mark.low && !(is_full && is_above(mark)));
-        let reason = match &of_limit {
-            Some(of_limit) => format!("{busbw:.1} GB/s is {of_limit}{and_mark}"),
-            None => format!("{busbw:.1} GB/s{and_mark}"),
+    }
+
+    /// Returns why a bandwidth is none of this machine.
+    fn implausible(&self, busbw: f64) -> Option<String> {
+        let highest = [self.published.as_ref(), self.limit].into_iter().flatten().map(|one| one.high);
+        highest.reduce(f64::max).filter(|highest| busbw > highest * IMPLAUSIBLE)?;
+        let what = match &self.published {
+            Some(published) => format!("the highest published figure ({})", published.range()),
+            None => format!("the line rate ({})", self.limit.map(Expected::range).unwrap_or_default()),
         };
-        // Sockets share one link with all else of the node, and no share of it was published.
-        // Nor was one of an all-to-all of several nodes.
-        let by_limit = self.limit.is_some()
-            && (setting.nodes == 1 || setting.collective != Collective::AllToAll)
-            && (setting.nodes == 1 || setting.row.fabric != NodeFabric::None || !setting.is_type);
-        match (by_limit, self.mark.is_some()) {
-            (false, false) => {
-                let what = format!(
-                    "{} on {} {}",
-                    setting.collective,
-                    counted(setting.nodes as usize, "node"),
-                    setting.row.name
-                );
-                let others = match bandwidths().iter().any(|row| row.is_of(&setting.row.name)) {
-                    true => format!("; `weftrun instances {}` lists figures of others", setting.row.name),
-                    false => String::new(),
-                };
-                let ranks = setting.ranks;
-                let reason =
-                    format!("{reason}; no figure of {what} with {ranks} ranks was published{others}");
-                (Verdict::NoReference, reason)
-            }
-            _ if is_below || (by_limit && is_slow) => (Verdict::Degraded, reason),
-            _ => (Verdict::Pass, reason),
+        Some(format!("{busbw:.1} GB/s is more than {IMPLAUSIBLE} times {what}: check the instance type"))
+    }
+
+    /// Returns the part of the line rate, with its calculation.
+    fn of_limit(&self, busbw: f64) -> Option<String> {
+        let limit = self.limit?;
+        Some(format!("{:.0} % of {}, {}", busbw / limit.low * 100.0, limit.range(), limit.what))
+    }
+
+    /// Returns whether the line rate is reached. Rings of two nodes reach it, and trees and NVLink SHARP exceed it: both are
+    /// healthy.
+    fn is_full(&self, busbw: f64) -> bool {
+        self.limit.is_some_and(|limit| busbw >= limit.low * TOLERANCE)
+    }
+
+    fn beside_published(&self, busbw: f64, published: &Expected) -> (Verdict, String) {
+        let range = published.range();
+        let and_limit = self.of_limit(busbw).map_or_else(String::new, |of| format!("; {of}"));
+        if self.is_full(busbw) || busbw >= published.low * TOLERANCE {
+            return (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}{and_limit}"));
         }
+        let part = busbw / published.low * 100.0;
+        let reason =
+            format!("{busbw:.1} GB/s is {part:.0} % of the lowest published figure ({range}){and_limit}");
+        (Verdict::Degraded, reason)
+    }
+
+    fn beside_limit(&self, busbw: f64, setting: &Setting) -> (Verdict, String) {
+        let is = self.of_limit(busbw).map_or_else(String::new, |of| format!(" is {of}"));
+        let and_mark = self.mark.as_ref().map_or_else(String::new, |mark| {
+            let site = mark.sources.first().map_or("a site", String::as_str);
+            format!("; {site} accepts {} or more", mark.range())
+        });
+        let reason = format!("{busbw:.1} GB/s{is}{and_mark}");
+        let limit = self.limit.filter(|_| setting.has_least_part());
+        if limit.is_none() && self.mark.is_none() {
+            return (Verdict::NoReference, format!("{reason}; {}", setting.not_published()));
+        }
+        // A mark above the line rate is of fewer nodes, or of trees.
+        let is_above = |mark: &Expected| self.limit.is_some_and(|limit| mark.low > limit.low);
+        let is_below = |mark: &Expected| busbw < mark.low && !(self.is_full(busbw) && is_above(mark));
+        let is_slow = limit.is_some_and(|limit| busbw < limit.low * LEAST_PART);
+        let degraded = is_slow || self.mark.as_ref().is_some_and(is_below);
+        (if degraded { Verdict::Degraded } else { Verdict::Pass }, reason)
     }
 }
 
@@ -346,8 +350,11 @@ mod tests {
     #[test]
     fn a_run_is_compared_with_the_lowest_published_figure() {
         let judged = |busbw: &str| {
-            let judgement =
-                judge(&run(busbw), &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None);
+            let judgement = judge(
+                &run(busbw),
+                &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)),
+                &Probes::default(),
+            );
             (judgement.verdict, judgement.reason)
         };
         // Published: 77.9 GB/s.
@@ -369,15 +376,15 @@ mod tests {
             (Some("g4dn.12xlarge"), Some(2), all),
             (Some("g5.48xlarge"), Some(1), all),
         ] {
-            let judgement = judge(&run("78.0"), &of(instance, nodes, collective), None);
+            let judgement = judge(&run("78.0"), &of(instance, nodes, collective), &Probes::default());
             assert_eq!(judgement.verdict, Verdict::NoReference, "{judgement:?}");
             assert!(!judgement.reason.is_empty());
         }
         let unknown = read(b"2147483648 536870912 float sum -1 51000.0 78.0 78.0 0\n").remove(0);
-        let judgement = judge(&unknown, &of(Some("p4d.24xlarge"), Some(2), None), None);
+        let judgement = judge(&unknown, &of(Some("p4d.24xlarge"), Some(2), None), &Probes::default());
         assert_eq!(judgement.reason, "the log does not name the collective: give --collective");
         let small = read(b"1048576 262144 float sum -1 30.9 33.8 29.6 0 30.2 34.7 30.3 0\n").remove(0);
-        let judgement = judge(&small, &of(Some("p4d.24xlarge"), Some(2), all), None);
+        let judgement = judge(&small, &of(Some("p4d.24xlarge"), Some(2), all), &Probes::default());
         assert_eq!((judgement.verdict, judgement.busbw), (Verdict::NoReference, None));
     }
 
@@ -401,14 +408,14 @@ mod tests {
             (8, Some(4), Some(200.0), NodeFabric::Roce);
         let run = Run { ranks: Some(16), nodes: Some(2), ..run("20.0") };
         let mut subject = of(Some("ours"), None, Some(Collective::AllReduce));
-        let judgement = judge(&run, &subject, None);
+        let judgement = judge(&run, &subject, &Probes::default());
         assert!(
             judgement.reason.starts_with("the catalogue has no instance type `ours`"),
             "{}",
             judgement.reason
         );
         subject.row = Some(ours);
-        let judgement = judge(&run, &subject, None);
+        let judgement = judge(&run, &subject, &Probes::default());
         assert_eq!(judgement.verdict, Verdict::Degraded);
         assert_eq!(
             judgement.reason,
@@ -421,8 +428,11 @@ mod tests {
         // Two GPUs have a half of one of four interfaces each, or one.
         for (ranks, verdict) in [(16, Verdict::Degraded), (2, Verdict::Pass), (3, Verdict::NoReference)] {
             let run = Run { ranks: Some(ranks), ..run("20.3") };
-            let judgement =
-                judge(&run, &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None);
+            let judgement = judge(
+                &run,
+                &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)),
+                &Probes::default(),
+            );
             assert_eq!(judgement.verdict, verdict, "{judgement:?}");
         }
     }
@@ -430,7 +440,11 @@ mod tests {
     #[test]
     fn a_figure_far_above_the_published_ones_is_no_pass() {
         let judged = |busbw: &str| {
-            judge(&run(busbw), &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None)
+            judge(
+                &run(busbw),
+                &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)),
+                &Probes::default(),
+            )
         };
         let high = judged("800.0");
         assert_eq!(high.verdict, Verdict::NoReference);
@@ -442,15 +456,20 @@ mod tests {
     fn wrong_results_and_empty_logs_fail() {
         let wrong =
             read(b"2147483648 536870912 float sum -1 51000.0 42.1 78.9 7 51000.0 42.1 78.9 0\n").remove(0);
-        let judgement = judge(&wrong, &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)), None);
+        let judgement = judge(
+            &wrong,
+            &of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce)),
+            &Probes::default(),
+        );
         assert_eq!(judgement.verdict, Verdict::Fail);
         assert!(judgement.reason.contains("7 elements"), "{}", judgement.reason);
-        assert_eq!(judge(&Run::default(), &of(None, None, None), None).verdict, Verdict::Fail);
+        assert_eq!(judge(&Run::default(), &of(None, None, None), &Probes::default()).verdict, Verdict::Fail);
     }
 
     fn judged(ranks: u32, nodes: u32, busbw: &str, instance: &str) -> (Verdict, String) {
         let run = Run { ranks: Some(ranks), nodes: Some(nodes), ..run(busbw) };
-        let judgement = judge(&run, &of(Some(instance), None, Some(Collective::AllReduce)), None);
+        let judgement =
+            judge(&run, &of(Some(instance), None, Some(Collective::AllReduce)), &Probes::default());
         (judgement.verdict, judgement.reason)
     }
 
@@ -491,7 +510,7 @@ mod tests {
                     collective: Some(collective),
                     ..run("1.5")
                 };
-                let judgement = judge(&run, &of(Some(&row.instance), Some(nodes), None), None);
+                let judgement = judge(&run, &of(Some(&row.instance), Some(nodes), None), &Probes::default());
                 assert_eq!(judgement.verdict, Verdict::Degraded, "{judgement:?}");
                 assert!(judgement.expected.is_some() && mark.low > 1.5);
             }
@@ -500,10 +519,13 @@ mod tests {
 
     #[test]
     fn a_machine_that_the_log_shows_is_judged_by_its_line_rate() {
-        let mut seen = InstanceType::new("node with 2 NVIDIA H200");
-        (seen.accelerators, seen.intra_node) = (2, Some("NVSwitch/NVLink 900GB/s".to_owned()));
+        let mut seen = Probes::default();
+        seen.read(
+            b"weftrun-probe {\"host\":\"a\",\"gpus\":\"2 NVIDIA H200;\",\"nvlinks\":36,\
+              \"nvlink_pairs\":\"2 NV18;\",\"nvlink_rates\":\"36 26.562 GB/s;\"}\n",
+        );
         let run = |busbw| Run { ranks: Some(2), nodes: Some(1), ..run(busbw) };
-        let judge = |busbw| judge(&run(busbw), &of(None, None, Some(Collective::AllReduce)), Some(&seen));
+        let judge = |busbw| judge(&run(busbw), &of(None, None, Some(Collective::AllReduce)), &seen);
         let slow = judge("156.0");
         assert_eq!(slow.verdict, Verdict::Degraded);
         assert_eq!(
@@ -516,14 +538,14 @@ mod tests {
     #[test]
     fn one_rank_and_a_failed_benchmark_have_no_verdict_on_bandwidth() {
         let alone = Run { ranks: Some(1), nodes: Some(1), ..run("0.0") };
-        let judgement = judge(&alone, &of(Some("p5.48xlarge"), None, None), None);
+        let judgement = judge(&alone, &of(Some("p5.48xlarge"), None, None), &Probes::default());
         assert_eq!(judgement.verdict, Verdict::NoReference);
         assert!(judgement.reason.starts_with("one rank sends nothing"), "{}", judgement.reason);
         let failed = read(
             b"n1: Test NCCL failure common.cu:958 'remote process exited or there was a network error / '\n",
         )
         .remove(0);
-        let judgement = judge(&failed, &of(None, None, None), None);
+        let judgement = judge(&failed, &of(None, None, None), &Probes::default());
         assert_eq!(judgement.verdict, Verdict::Fail);
         assert!(judgement.reason.contains("remote process exited"), "{}", judgement.reason);
     }

@@ -203,8 +203,7 @@ fn published(
 /// Returns what a communicator should reach in a collective: the published figure where it has all accelerators of its nodes,
 /// otherwise the line rate of what joins its ranks. None where neither is known.
 pub fn expected_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &str) -> Option<Expected> {
-    let whole = nodes.checked_mul(row.accelerators).is_some_and(|all| all == ranks);
-    let published = if whole { expected(&row.name, nodes, collective) } else { None };
+    let published = if row.is_filled(nodes, ranks) { expected(&row.name, nodes, collective) } else { None };
     published.or_else(|| line_rate(row, nodes, ranks, collective))
 }
 

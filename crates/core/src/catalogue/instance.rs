@@ -104,6 +104,11 @@ impl InstanceType {
         Self { name: name.into(), ..Self::default() }
     }
 
+    /// Returns whether ranks, one for each accelerator, fill a number of nodes.
+    pub fn is_filled(&self, nodes: u32, ranks: u32) -> bool {
+        nodes.checked_mul(self.accelerators) == Some(ranks)
+    }
+
     /// Returns whether a column's value is not checked against a source.
     pub fn is_unsure(&self, column: &str) -> bool {
         self.unsure.iter().any(|name| name == column)

@@ -11,7 +11,6 @@ use crate::report::VerifyGroup;
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobDetail, JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
@@ -27,8 +26,8 @@ use crate::{Client, Job, Plan};
 pub use result::Verified;
 pub use weftrun_verify::{
     Answer, Bisect, Collective, Device, Fact, Figures, Group, Judgement, KeptFigure, KeptRun, Logs,
-    NodeHistory, Payload, Probes, Row, Run, Step, Subject, Traffic, Verdict, judge, machine, nodes,
-    probe_command, read, regressions,
+    NodeHistory, Payload, Probes, Row, Run, Step, Subject, Traffic, Verdict, judge, nodes, probe_command,
+    read, regressions,
 };
 
 /// Longest time for the cluster's answer after an interruption.
@@ -169,6 +168,19 @@ impl Verification {
         self
     }
 
+    /// Returns what the benchmark of a plan runs on, by which its figures are judged.
+    pub fn subject(&self, plan: &Plan) -> Subject {
+        let role = plan.planned().spec.workers().next();
+        let instance = role.and_then(|role| role.instance_type.clone());
+        Subject {
+            row: instance.as_ref().and_then(|name| self.client.catalogue().get(name)).cloned(),
+            instance,
+            nodes: role.map(|role| role.nodes),
+            collective: None,
+            force: self.force,
+        }
+    }
+
     /// Runs it.
     ///
     /// # Errors
@@ -206,7 +218,7 @@ impl Verification {
         let job = submit(&plan, stop.clone()).await?;
         let measured = measure(&job, self.timeout, stop.clone(), &mut progress).await;
         let mut verified = match measured {
-            Ok(measured) => measured.judge(&job, &plan, self.client.catalogue(), self.force),
+            Ok(measured) => measured.judge(&job, &plan, &self.subject(&plan)),
             Err(error) => return Err(cancelled(&job, error).await),
         };
         if let Some(earlier) = &self.earlier {
@@ -254,15 +266,7 @@ struct Measured {
 }
 
 impl Measured {
-    fn judge(self, job: &Job, plan: &Plan, catalogue: &Catalogue, force: bool) -> Verified {
-        let role = plan.planned().spec.workers().next();
-        let subject = Subject {
-            row: role.and_then(|role| catalogue.get(role.instance_type.as_deref()?)).cloned(),
-            instance: role.and_then(|role| role.instance_type.clone()),
-            nodes: role.map(|role| role.nodes),
-            collective: None,
-            force,
-        };
+    fn judge(self, job: &Job, plan: &Plan, subject: &Subject) -> Verified {
         let detail = self.last.clone().map(JobDetail::new);
         let transport = Sources::of_logs(&self.map).plan(job.plan()).job(detail.as_ref()).diagnose();
         let failed = self.last.filter(|job| job.phase != JobPhase::Succeeded);
@@ -270,7 +274,7 @@ impl Measured {
             "" => format!("the job ended as {}", job.phase),
             reason => format!("the job ended as {}: {reason}", job.phase),
         });
-        let mut verified = Verified::judged(&self.logs, self.map, &subject, failed);
+        let mut verified = Verified::judged(&self.logs, self.map, subject, failed);
         verified.transport = transport;
         verified.fabric = plan.fabric().fabric;
         verified.job = Some(job.handle().clone());

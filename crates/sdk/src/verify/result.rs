@@ -6,7 +6,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Finding, Severity};
 use weftrun_diagnose::{Diagnosis, Sources};
-use weftrun_verify::{Judgement, Logs, Probes, Run, Subject, Verdict, judge, machine};
+use weftrun_verify::{Judgement, Logs, Probes, Run, Subject, Verdict, judge};
 
 /// A judged benchmark.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Verified {
         let probes = logs.probes();
         let disturbed = probes.gpus_in_use().into_iter().next().filter(|_| !subject.force);
         let judge_one = |run: Run| {
-            let mut judgement = judge(&run, subject, machine(&probes, &run).as_ref());
+            let mut judgement = judge(&run, subject, &probes);
             if let Some(in_use) = disturbed.as_ref().filter(|_| judgement.verdict != Verdict::Fail) {
                 judgement.verdict = Verdict::NoReference;
                 judgement.reason = format!("not judged without --force: {in_use} ({})", judgement.reason);

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use weftrun::core::job::{JobEvent, JobHandle};
 use weftrun::core::log::clean_text;
 use weftrun::verify::{Bisection, Progress, Verification, Verified};
-use weftrun::verify::{Logs, Run, Subject, judge, machine};
+use weftrun::verify::{Logs, Run, Subject, judge};
 use weftrun::{Client, Error, ErrorKind, Result};
 
 use crate::model::verify::{Curve, VerifyView};
@@ -101,13 +101,10 @@ async fn run(
     let bisect = if pins { Bisection::Degraded } else { Bisection::Never };
     let mut logs = Logs::default();
     let mut subject = Subject::default();
+    let verification = Verification::new(client, target, spec).bisect(bisect);
     let progress = |progress: Progress<'_>| {
         match progress {
-            Progress::Planned { plan, .. } => {
-                let role = plan.planned().spec.workers().next();
-                subject.instance = role.and_then(|role| role.instance_type.clone());
-                subject.nodes = role.map(|role| role.nodes);
-            }
+            Progress::Planned { plan, .. } => subject = verification.subject(plan),
             Progress::Submitted(job) => {
                 shown.send_modify(|view| view.job = clean_text(&job.handle().to_string()).into_owned());
             }
@@ -118,7 +115,7 @@ async fn run(
                 logs.add(&batch.source, &batch.bytes);
                 let probes = logs.probes();
                 let curve = |run: &Run| {
-                    let expected = judge(run, &subject, machine(&probes, run).as_ref());
+                    let expected = judge(run, &subject, &probes);
                     Curve { verdict: None, ..Curve::of(run, &expected) }
                 };
                 let curves: Vec<Curve> = logs.runs().iter().map(curve).collect();
@@ -139,7 +136,7 @@ async fn run(
         }
         Ok(())
     };
-    Verification::new(client, target, spec).bisect(bisect).run_until(stop, progress).await
+    verification.run_until(stop, progress).await
 }
 
 fn judged(view: &mut VerifyView, verified: &Verified) {
