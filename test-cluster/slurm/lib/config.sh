@@ -52,6 +52,9 @@ KillWait=5
 MinJobAge=$CLUSTER_MINJOBAGE
 InactiveLimit=0
 JobRequeue=1
+# Partitions of a higher tier take nodes from others; all have the same tier until a test makes one.
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
 $ACCT

@@ -19,6 +19,8 @@ pub enum Turn {
     Later,
     /// 503.
     Unavailable,
+    /// 500, which does not say whether anything was done.
+    Broken,
     /// The connection is closed without an answer.
     Reset,
 }
@@ -69,6 +71,7 @@ async fn pass(
                         None | Some(Turn::Pass) => "",
                         Some(Turn::Later) => "429 Too Many Requests\r\nRetry-After: 1",
                         Some(Turn::Unavailable) => "503 Service Unavailable",
+                        Some(Turn::Broken) => "500 Internal Server Error",
                         Some(Turn::Reset) => return,
                     };
                     if !status.is_empty() {

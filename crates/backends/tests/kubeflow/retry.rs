@@ -81,13 +81,13 @@ fn the_node_of_a_dead_hca_is_left_out() {
     }
 }
 
-/// Under a lost answer, 429, 503 and a connection that is reset, an attempt is one job; asked for again, it is the same one.
+/// Under a lost answer, 429, 500, 503 and a connection that is reset, an attempt is one job; asked for again, it is the same one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_is_one_job_under_every_fault() {
     let Some(cluster) = cluster() else { return };
     let (losing, refusing) = (Losing::start(&cluster).await, Refusing::start(&cluster).await);
     losing.armed.store(false, std::sync::atomic::Ordering::SeqCst);
-    for fault in ["lost", "429", "503", "reset"] {
+    for fault in ["lost", "429", "500", "503", "reset"] {
         let mut shell = Shell::of(cluster.clone(), "researcher");
         let name = name("retry-once");
         shell.write("job.toml", &job(&name, 1, &format!("echo '{XID}'; exit 1")));
@@ -99,6 +99,7 @@ async fn an_attempt_is_one_job_under_every_fault() {
         match fault {
             "lost" => losing.armed.store(true, std::sync::atomic::Ordering::SeqCst),
             "429" => refusing.turn_away(&[Turn::Later, Turn::Pass, Turn::Later, Turn::Later]),
+            "500" => refusing.turn_away(&[Turn::Broken, Turn::Pass, Turn::Broken, Turn::Pass, Turn::Broken]),
             "503" => refusing.turn_away(&[Turn::Pass, Turn::Unavailable, Turn::Pass, Turn::Unavailable]),
             _ => refusing.turn_away(&[Turn::Reset, Turn::Pass, Turn::Reset, Turn::Pass, Turn::Reset]),
         }
@@ -166,6 +167,66 @@ fn a_job_that_the_operator_starts_again_is_not_submitted_again() {
     assert_eq!(waited.code, 0, "{}", waited.stderr);
     assert_eq!(jobs(&cluster, &name), std::slice::from_ref(&name), "{}", waited.stderr);
     shell.weftrun(&["delete", "--yes", "-b", "kubeflow", &name]);
+}
+
+/// A pod that the scheduler takes away is the operator's to start again, where the job says so; else its job is submitted again, on
+/// any node.
+#[test]
+fn alone_a_preempted_job_is_submitted_again_only_where_nobody_starts_it() {
+    let Some(cluster) = cluster() else { return };
+    cluster.apply(
+        "{apiVersion: v1, kind: List, items: [\
+        {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: retry-low}, value: 10},\
+        {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: retry-high}, value: 1000}]}",
+    );
+    let shell = Shell::of(cluster.clone(), "researcher");
+    for restart in [true, false] {
+        let name = name("retry-taken");
+        // Only the first pod of the first attempt waits to be preempted.
+        let text = job(&name, 1, "exec sleep 600");
+        let restarts = if restart { "restart = { max = 3 }\n" } else { "" };
+        let target = "[backend.kubeflow]\nnode-selector = { \"kubernetes.io/hostname\" = \"node-2\" }\n";
+        let text =
+            format!("{text}gpus_per_node = 8\npriority = \"retry-low\"\nretry = 2\n{restarts}{target}");
+        shell.write("job.toml", &text);
+        let ran = shell.weftrun(&["submit", "-b", "kubeflow", "job.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let pod = format!("{name}-worker-0");
+        let running = |pod: &str| {
+            let found =
+                cluster.kubectl_says(&["get", "pod", pod, "-o", "jsonpath={.metadata.uid} {.status.phase}"]);
+            found.1.trim().strip_suffix(" Running").map(str::to_owned)
+        };
+        let first = poll("the pod runs", || running(&pod));
+        cluster.apply(
+            "{apiVersion: v1, kind: Pod, metadata: {name: retry-taker}, spec: {priorityClassName: retry-high, \
+             nodeSelector: {kubernetes.io/hostname: node-2}, terminationGracePeriodSeconds: 0, containers: [{name: c, \
+             image: 'busybox:1.36', command: [sleep, '600'], resources: {limits: {nvidia.com/gpu: 8}}}]}}",
+        );
+        poll("the node was taken", || running("retry-taker"));
+        if restart {
+            let refused = shell.weftrun(&["retry", "-b", "kubeflow", &name]);
+            assert!(
+                refused.code != 0 && refused.stderr.contains("not submitted again: "),
+                "{}",
+                refused.stderr
+            );
+            cluster.kubectl(&["delete", "pod", "retry-taker", "--now"]);
+            let again = poll("the pod runs again", || running(&pod));
+            assert_ne!(first, again);
+            assert_eq!(jobs(&cluster, &name), std::slice::from_ref(&name));
+        } else {
+            cluster.kubectl(&["delete", "pod", "retry-taker", "--now"]);
+            let waited = shell.weftrun(&["wait", "-b", "kubeflow", &name]);
+            assert_eq!(waited.code, 0, "{}", waited.stderr);
+            let second = format!("{name}-r2");
+            assert_eq!(jobs(&cluster, &name), [name.clone(), second.clone()], "{}", waited.stderr);
+            assert!(left_out(&cluster, &format!("{second}-worker-0")).is_empty(), "{}", waited.stderr);
+            shell.weftrun(&["delete", "--yes", "-b", "kubeflow", &second]);
+        }
+        shell.weftrun(&["delete", "--yes", "-b", "kubeflow", &name]);
+    }
+    cluster.kubectl(&["delete", "priorityclass", "retry-low", "retry-high"]);
 }
 
 /// One task fails for its node, another one for its program: each cause is in the history, once, through whichever handle it is seen.

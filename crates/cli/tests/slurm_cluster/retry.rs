@@ -1,5 +1,7 @@
 //! A job whose node failed is submitted again without that node, exactly once, though every answer is lost.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use crate::cluster::{TestCluster, WAYS};
@@ -18,8 +20,15 @@ fn job(name: &str, line: &str) -> String {
 fn the_node_that_failed_is_left_out_though_answers_are_lost() {
     let Some(cluster) = TestCluster::find() else { return };
     let ways = WAYS.into_iter();
-    let faults =
-        [("silent", "\"$real\" \"$@\" > /dev/null; exit 1"), ("killed", "\"$real\" \"$@\"; kill -9 $PPID")];
+    let faults = [
+        ("silent", "\"$real\" \"$@\" > /dev/null; exit 1"),
+        ("killed", "\"$real\" \"$@\"; kill -9 $PPID"),
+        (
+            "late",
+            "t=$(mktemp); cat > $t; (sleep 4; \"$real\" \"$@\" < $t) > /dev/null 2>&1 &\n\
+             echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1",
+        ),
+    ];
     for (way, (fault, script)) in ways.flat_map(|way| faults.map(|fault| (way, fault))) {
         let script = format!("case \" $* \" in *' --test-only '*) exec \"$real\" \"$@\";; esac\n{script}");
         let programs = cluster.wrapper(way, "sbatch", &script);
@@ -135,4 +144,55 @@ fn a_program_that_fails_is_not_submitted_again() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("not submitted again: "), "{}", said(&output));
     assert_eq!((cluster.count(&name), cluster.count(&format!("{name}-r2"))), (1, 0));
+}
+
+/// A job that Slurm puts back into its queue is Slurm's to start; one that it only ended is submitted again, on any node.
+#[test]
+fn a_preempted_job_is_submitted_again_only_where_slurm_does_not_start_it() {
+    let Some(cluster) = TestCluster::find() else { return };
+    let node = "inference-gpu-st-g5-1";
+    cluster.ctl(&format!("head -u root scontrol create PartitionName=urgent Nodes={node} PriorityTier=10"));
+    let user = User::new(&cluster, WAYS[0], &[]);
+    let until = |what: &str, done: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_mins(1);
+        while !done() {
+            assert!(Instant::now() < end, "{what}: not within a minute");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    };
+    for requeue in [true, false] {
+        let name = format!("taken-{requeue}-{}", std::process::id());
+        let script = format!("f=/fsx/logs/{name}; [ -e $f ] && echo again && exit 0; touch $f; sleep 300");
+        user.file(
+            "job.toml",
+            &format!(
+                "name = \"{name}\"\nqueue = \"inference-gpu\"\nfabric = \"off\"\nretry = 2\n\
+                 backend.slurm.requeue = {requeue}\ncommand = [\"sh\", \"-c\", \"{script}\"]\n"
+            ),
+        );
+        let output = user.weftrun(&["submit", "job.toml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let mark = cluster.dir.join("shared/fsx/logs").join(&name);
+        until("the job runs", &|| mark.exists());
+        let mut waits = user.command(&["wait", &name]);
+        let waits = waits.stderr(std::process::Stdio::piped()).spawn().expect("it runs");
+        cluster.ctl("head sbatch -p urgent --exclusive -o /dev/null --wrap 'sleep 5'");
+        let states = || cluster.ctl(&format!("head squeue -h -t all -n {name} -o %T"));
+        until("its node was taken", &|| {
+            let states = states();
+            states.contains("PENDING") || states.contains("PREEMPTED")
+        });
+        if requeue {
+            let refused = user.weftrun(&["retry", &name]);
+            assert!(said(&refused).contains("not submitted again: "), "{}", said(&refused));
+            // A requeued job waits for two minutes.
+            cluster.ctl(&format!("head -u root scontrol update JobName={name} StartTime=now"));
+        }
+        let waited = waits.wait_with_output().expect("it ends");
+        assert_eq!(waited.status.code(), Some(0), "{requeue}: {} {}", said(&waited), states());
+        let attempts = (cluster.count(&name), cluster.count(&format!("{name}-r2")));
+        assert_eq!(attempts, (1, usize::from(!requeue)), "{}", said(&waited));
+        assert!(!said(&waited).contains(&format!("without {node}")), "{}", said(&waited));
+    }
+    cluster.ctl("head -u root scontrol delete PartitionName=urgent");
 }
