@@ -144,6 +144,11 @@ impl<'a> Surroundings<'a> {
         self.instance.is_none_or(|row| families.iter().any(|family| row.name.starts_with(family)))
     }
 
+    /// Returns whether the instance type is known, and of one of these families.
+    fn is_one_of(self, families: &[&str]) -> bool {
+        self.instance.is_some() && self.may_be(families)
+    }
+
     /// Returns the NCCL that the image, or else the loaded module, has.
     fn nccl(self) -> Option<NcclVersion> {
         self.image.into_iter().chain(self.module).find_map(NcclVersion::of_image)
@@ -401,7 +406,7 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi"),
-        ("NCCL_NVLS_ENABLE", "0") if around.has_efa_plugin() && around.may_be(P5_ON) && !around.one_gpu => {
+        ("NCCL_NVLS_ENABLE", "0") if around.has_efa_plugin() && around.is_one_of(P5_ON) && !around.one_gpu => {
             info("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; newer ones lose NVLink SHARP by it", name)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {

@@ -244,7 +244,11 @@ fn lints_of_efa_need_evidence_of_efa() {
     assert_eq!(script("cd /tmp"), [""; 0]);
     assert_eq!(script("export NCCL_IB_HCA=mlx5"), [""; 0]);
     assert_eq!(script("cd /fsx"), [""; 0]);
-    assert_eq!(script("export FI_EFA_USE_HUGE_PAGE=1"), ["L-PROTO-SIMPLE", "L-NVLS-OFF"]);
+    assert_eq!(script("export FI_EFA_USE_HUGE_PAGE=1"), ["L-PROTO-SIMPLE"], "NVLS is of newer types");
+    assert_eq!(
+        script("#SBATCH -C p5.48xlarge\nexport FI_EFA_USE_HUGE_PAGE=1"),
+        ["L-PROTO-SIMPLE", "L-NVLS-OFF"]
+    );
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
     import.setup(&lines, body::has_option(before, &import.shell_options, 'e', "errexit"));
+    import.port(before);
     for word in assigned {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         import.variable(name, &plain(value)?);
@@ -108,6 +109,21 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     program(import, rest)?;
     import.files_of_launch(&setup, words.get(used..).unwrap_or_default());
     Ok(())
+}
+
+impl Import {
+    /// Leaves out the port that the script gives its first rank: the rendered script sets one, behind `setup`.
+    fn port(&mut self, before: &[Chunk]) {
+        const NAME: &str = "MASTER_PORT";
+        let sets = |word: &String| word.split_once('=').is_some_and(|(name, _)| name == NAME);
+        if before.iter().flat_map(|chunk| &chunk.commands).any(|command| command.words.iter().any(sets))
+            || before.iter().any(|chunk| chunk.text.trim_start().starts_with("MASTER_PORT="))
+        {
+            self.spec.env.retain(|variable| variable.name != NAME);
+            let fix = "nothing, if only the ranks use it: weftrun gives each job a port";
+            self.findings.push(lost("`MASTER_PORT` of the script").fix(fix));
+        }
+    }
 }
 
 /// Returns a word in which the shell expands nothing.

@@ -81,6 +81,7 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
         import.findings.push(Finding::warning("W-IMPORT-LOST", what).fix(fix));
     }
     import.options()?;
+    import.unnamed(text);
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
     import.unrequested_gpus(&script);
@@ -119,6 +120,8 @@ struct Import {
     slurm: Map<String, Json>,
     options: Directives,
     findings: Vec<Finding>,
+    /// Whether the script names its job.
+    named: bool,
     /// Tasks on each node, where the script sets it.
     tasks: Option<u32>,
     cpus_per_task: Option<u32>,
@@ -133,7 +136,9 @@ struct Import {
 impl Import {
     fn new(options: Directives, whole: bool) -> Self {
         let mut options = options.last_of_each();
-        let name = options.take_value("job-name").unwrap_or_else(|| "job".to_owned());
+        let given = options.take_value("job-name");
+        let named = given.is_some();
+        let name = given.unwrap_or_else(|| "job".to_owned());
         let mut spec = JobSpec::default();
         spec.name = label(&name);
         let mut findings = Vec::new();
@@ -150,12 +155,24 @@ impl Import {
             slurm,
             options,
             findings,
+            named,
             tasks,
             cpus_per_task,
             whole,
             interpreter: None,
             shell: "bash".to_owned(),
             shell_options: String::new(),
+        }
+    }
+
+    /// Warns where the script uses its job's name, and no line gives one.
+    fn unnamed(&mut self, text: &str) {
+        let used = ["%x", "SLURM_JOB_NAME"].into_iter().find(|used| text.contains(used));
+        if let Some(used) = used.filter(|_| !self.named) {
+            let message = format!(
+                "`{used}` is the name of the script's file, since no `#SBATCH` line names the job; `job` is written"
+            );
+            self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix("set `name`"));
         }
     }
 
@@ -172,6 +189,13 @@ impl Import {
             self.interpreter = Some(words.join(" "));
             self.whole = true;
             return;
+        }
+        if let Some(word) = words.get(1).filter(|word| !word.starts_with(['-', '+'])) {
+            let message = format!(
+                "`{word}` in the first line is no option: {program} takes it for the file to run, and the script does not start; it is left out"
+            );
+            let fix = "write options with a plain `-`";
+            self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix(fix));
         }
         let letters = words.iter().skip(1).filter(|word| word.starts_with('-') && !word.starts_with("--"));
         let letters: String = letters.flat_map(|word| word.chars().skip(1)).collect();
@@ -281,10 +305,13 @@ impl Import {
                 errors.then(|| what.to_owned())
             }
             // Two jobs would write to one file, and `logs` could not separate their lines.
-            (None, Some(path)) => Some(format!(
-                "the log's file `{path}` is not carried over: weftrun names it itself, and keeps names that have `%j` and no \
-                 pattern but %A, %a, %x, %u, %N, %n and %t"
-            )),
+            (None, Some(path)) => {
+                let too = if errors { ", nor is that of the errors" } else { "" };
+                Some(format!(
+                    "the log's file `{path}` is not carried over{too}: weftrun names it itself, and keeps names that have `%j` \
+                     and no pattern but %A, %a, %x, %u, %N, %n and %t"
+                ))
+            }
             (None, None) => {
                 errors.then(|| "the log's file is not carried over: weftrun names it itself".to_owned())
             }

@@ -555,15 +555,45 @@ fn values_of_repeated_options_that_add_up_are_all_kept() {
 #[test]
 fn a_file_of_errors_is_told_where_it_is_another() {
     for (files, told) in [
-        ("--output=%x_%j.o --error=%x_%j.o", false),
-        ("-o %x_%j.o -e %x_%j.o", false),
-        ("--output=%x_%j.o --error=%x_%j.e", true),
-        ("--error=%x_%j.e", true),
-        ("--output=%x_%j.o", false),
+        ("--output=%u_%j.o --error=%u_%j.o", false),
+        ("-o %u_%j.o -e %u_%j.o", false),
+        ("--output=%u_%j.o --error=%u_%j.e", true),
+        ("--error=%u_%j.e", true),
+        ("--output=%u_%j.o", false),
     ] {
         let (.., said) = kept(files);
         assert_eq!(!said.is_empty(), told, "{files}: {said:?}");
     }
+}
+
+/// What the script gives its ranks or takes from Slurm, and the job does otherwise, is told.
+#[test]
+fn what_a_job_does_otherwise_is_told() {
+    let told = |text: &str, what: &str| {
+        let (spec, said) = imported(text);
+        (spec, said.iter().any(|one| one.contains(what)))
+    };
+    for (line, port) in
+        [("export MASTER_PORT=29500", true), ("MASTER_PORT=$((10000 + 7))", true), ("true", false)]
+    {
+        let (spec, found) = told(&format!("{HEAD}{line}\nsrun ./a\n"), "`MASTER_PORT` of the script");
+        assert_eq!(found, port, "{line}");
+        assert!(spec.env.is_empty(), "{:?}", spec.env);
+    }
+    let whole = "export MASTER_PORT=29500\nsrun ./a $MASTER_PORT\n";
+    assert!(!told(&format!("{HEAD}{whole}"), "`MASTER_PORT`").1, "a script that is carried keeps its port");
+    for (head, found) in
+        [("-N 1 -o %x-%j.out", true), ("-N 1 -J a -o %x-%j.out", false), ("-N 1 -o %j.out", false)]
+    {
+        let text = format!("#!/bin/bash\n#SBATCH {head}\n./a\n");
+        assert_eq!(told(&text, "no `#SBATCH` line names the job").1, found, "{head}");
+    }
+    for (first, found) in [("/bin/bash –l", true), ("/bin/bash -l", false), ("/usr/bin/env bash", false)] {
+        let text = format!("#!{first}\n#SBATCH -N 1\n./a\n");
+        assert_eq!(told(&text, "is no option").1, found, "{first}");
+    }
+    let both = format!("{HEAD}#SBATCH -o out.log -e err.log\nsrun ./a\n");
+    assert!(told(&both, "nor is that of the errors").1);
 }
 
 /// `mutate` leaves the libraries of a script to it, and so does the job that is made of it.

@@ -41,7 +41,7 @@ fn settings_of_the_network_matter_between_nodes_only() {
     assert_eq!(by_profile(role(1), "roce"), [""; 0]);
     // NVLS is of one node, and GPUDirect RDMA aborts wherever EFA is opened.
     assert_eq!(
-        codes_on("-N 1 --gpus-per-node=8", "export FI_PROVIDER=efa NCCL_NVLS_ENABLE=0"),
+        codes_on("-N 1 --gpus-per-node=8 -C p5.48xlarge", "export FI_PROVIDER=efa NCCL_NVLS_ENABLE=0"),
         ["L-NVLS-OFF"]
     );
     let abort = "export FI_EFA_USE_DEVICE_RDMA=1";

@@ -168,7 +168,7 @@ const PROOFS: &[(&str, In, In)] = {
         ("L-NPROC", Manifest(NPROC), Manifest(NPROC_OF_ITS_OWN)),
         (
             "L-NVLS-OFF",
-            Env("NCCL_NVLS_ENABLE", "0", EFA),
+            Role(|| on("p5.48xlarge", &[("NCCL_NVLS_ENABLE", "0")], &[("nvidia.com/gpu", "8")])),
             Role(|| on("p4d.24xlarge", &[("NCCL_NVLS_ENABLE", "0")], &[("nvidia.com/gpu", "8")])),
         ),
         ("L-ON-SOCKETS", Env("NCCL_NET", "Socket", EFA), Env("NCCL_NET", "AWS Libfabric", EFA)),
