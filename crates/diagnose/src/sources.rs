@@ -5,7 +5,8 @@ use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::JobDetail;
 use weftrun_nccl::TransportMap;
 
-use crate::cause::{self, WhyState};
+use crate::cause::{self, Cause, WhyState};
+use crate::nodes::unnamed_nodes;
 use crate::report::HealthReport;
 use crate::rule_input::RuleInput;
 use crate::{Diagnosis, Measured, cluster, fabric};
@@ -57,6 +58,10 @@ impl<'a> Sources<'a> {
         let mut why = cause::find(&seen, self.state());
         if let Some(job) = self.job {
             cluster::add_status(&mut why, &seen, job);
+            let unplaced = |cause: &&mut Cause| cause.nodes.is_empty() && !cause.class.is_of_whole_job();
+            if let Some(cause) = why.cause.as_mut().filter(unplaced) {
+                cause.nodes = unnamed_nodes(cause, job);
+            }
         }
         if let Some(health) = self.health {
             health.explain(&mut why);

@@ -28,7 +28,10 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     let client = context.client()?;
     let (job, detail, why) = context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
-        let detail = job.describe().await?;
+        let mut detail = job.describe().await?;
+        if let Ok(Some((newest, attempt))) = client.newest_attempt(job.handle()) {
+            detail.facts.push(("after".to_owned(), format!("{} {newest}", attempt.count())));
+        }
         let why = job.trouble(&detail).await;
         if why.is_none() {
             let note = job.keep_end(&detail, None, FabricSeen::Unknown).await;

@@ -52,6 +52,10 @@ fn the_node_that_failed_is_left_out_though_answers_are_lost() {
             (&"suspect".into(), &"clear".into()),
             "{nodes}"
         );
+        let first = said(&user.weftrun(&["describe", &name]));
+        assert!(first.contains("after   2/3 slurm://"), "{first}");
+        let bad = first.lines().find_map(|line| line.split("node list ").nth(1)).unwrap_or_default();
+        assert!(first.contains(&format!("a rank on {}", bad.trim())), "{first}");
         let listed = said(&user.weftrun(&["list", "--all"]));
         let lines = listed.lines().filter(|line| line.contains(&name)).count();
         assert!(lines == 1 && listed.contains("attempt 2/3"), "{listed}");

@@ -76,7 +76,7 @@ impl CauseClass {
     }
 
     /// Returns whether it ends a job as a whole, so that no rank is to blame.
-    pub(super) fn is_of_whole_job(self) -> bool {
+    pub(crate) fn is_of_whole_job(self) -> bool {
         matches!(
             self,
             Self::Rendezvous

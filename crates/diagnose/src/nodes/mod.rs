@@ -9,6 +9,7 @@ mod retry;
 pub use fault::{Fault, faults};
 pub(crate) use fault::{is_dead_nic, is_hardware_xid};
 pub use judgement::{FoldedRuns, Judgement, LEAST_EVENTS, NodeEvent, NodeReport, NodeRuns, WINDOW, judge};
+pub(crate) use record::unnamed_nodes;
 pub use record::{BandwidthRecord, CauseRecord, JobRecord, RunId, SlowNode};
 pub use retry::{Decision, MOST_LEFT_OUT, RetryInput, decide};
 

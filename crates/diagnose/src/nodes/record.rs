@@ -252,11 +252,8 @@ impl CauseRecord {
     pub fn of(cause: &Cause, detail: &JobDetail) -> Self {
         let mut nodes: Vec<String> =
             cause.nodes.iter().filter_map(|name| cluster_node(name, detail)).collect();
-        if nodes.is_empty() && cause.nodes.is_empty() {
-            nodes = node_of_ranks(&cause.ranks, detail);
-        }
-        if nodes.is_empty() && cause.nodes.is_empty() {
-            nodes.extend(cause.evidence.first().and_then(|line| node_of_source(&line.source, detail)));
+        if cause.nodes.is_empty() {
+            nodes = unnamed_nodes(cause, detail);
         }
         nodes.sort();
         nodes.dedup();
@@ -303,6 +300,15 @@ fn cluster_node(name: &str, detail: &JobDetail) -> Option<String> {
     by(&|_, node| node == name)
         .or_else(|| by(&|replica, _| replica == name))
         .or_else(|| by(&|_, node| label(node) == label(name)))
+}
+
+/// Returns the nodes of a cause of which no log names a host: those of its ranks, else that of the line that proves it.
+pub(crate) fn unnamed_nodes(cause: &Cause, detail: &JobDetail) -> Vec<String> {
+    let nodes = node_of_ranks(&cause.ranks, detail);
+    if !nodes.is_empty() {
+        return nodes;
+    }
+    cause.evidence.first().and_then(|line| node_of_source(&line.source, detail)).into_iter().collect()
 }
 
 /// Returns the node of the replica that wrote a line: a source is named as its replica, or of Slurm by the number of the node
