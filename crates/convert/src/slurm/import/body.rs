@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::first_node::{self, FirstNode};
 use super::literal::{literal, raw_words};
 use weftrun_core::shell::{ScriptCommand, command_lines, is_variable};
 
@@ -117,8 +118,29 @@ pub(super) fn setup(chunks: &[Chunk]) -> (Vec<String>, Vec<(String, String)>) {
 }
 
 impl Chunk {
+    /// Returns whether the ranks see something of it that a rendered script does not pass on: an option of the shell that it does not
+    /// set itself, a trap, a redirection of all that follows, functions of the environment, or another value of a variable that it
+    /// sets itself.
+    pub fn reaches_the_ranks(&self, nodes: u32, first: &FirstNode) -> bool {
+        let reaches = |command: &ScriptCommand| {
+            let words = command.words.get(command.program + 1..).unwrap_or_default();
+            match base(command, command.program) {
+                "set" => self.commands.len() > 1 || !words.iter().all(is_known_option),
+                "exec" => words.is_empty(),
+                "export" | "declare" | "typeset" => {
+                    words.iter().any(|word| word.starts_with('-') && word.contains('f'))
+                }
+                "trap" | "shopt" => true,
+                _ => false,
+            }
+        };
+        let redirects = self.commands.is_empty() && self.text.trim_start().starts_with("exec ");
+        let sets = self.text.lines().any(|line| first_node::is_other_value(line, nodes, first));
+        redirects || sets || self.commands.iter().any(reaches)
+    }
+
     /// Returns the variables of an `export` of plain text; none for any other command.
-    fn exports(&self) -> Option<Vec<(String, String)>> {
+    pub fn exports(&self) -> Option<Vec<(String, String)>> {
         let (before, command) = self.single()?;
         if !before.is_empty() || base(command, 0) != "export" {
             return None;
@@ -136,11 +158,19 @@ fn is_shell_option(chunk: &Chunk) -> bool {
     chunk.single().is_some_and(|(_, command)| base(command, 0) == "set")
 }
 
+/// Returns whether a word of `set` switches on what the rendered script knows of, or traces commands.
+fn is_known_option(word: &String) -> bool {
+    let letters = word.strip_prefix('-').is_some_and(|letters| letters.chars().all(|c| "euoxv".contains(c)));
+    letters || ["errexit", "nounset", "pipefail", "xtrace", "verbose"].contains(&word.as_str())
+}
+
 /// Returns whether a script sets an option of the shell, in its first line or before the ranks: `e` or `errexit`.
 pub(super) fn has_option(chunks: &[Chunk], of_first_line: &str, letter: char, name: &str) -> bool {
     let sets = |chunk: &Chunk| {
         chunk.single().is_some_and(|(_, command)| {
-            let option = |word: &String| word == name || word.starts_with('-') && word.contains(letter);
+            let option = |word: &String| {
+                word == name || word.starts_with('-') && word.contains(letter) && letter != ' '
+            };
             base(command, 0) == "set" && command.words.iter().skip(1).any(option)
         })
     };

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::body::{self, Chunk, base};
+use super::first_node::FirstNode;
 use super::literal::literal;
 use super::{Import, lost};
 use crate::kubeflow::TORCHRUN_OPTIONS;
@@ -13,7 +14,7 @@ use weftrun_core::spec::Launch;
 
 /// Options that weftrun's own srun sets, that the job file already holds, or that change nothing where one
 /// srun uses the whole allocation.
-const KNOWN: &str = "label unbuffered kill-on-bad-exit ntasks nodes gpus cpus-per-task no-container-mount-home job-name \
+const KNOWN: &str = "label kill-on-bad-exit ntasks nodes gpus cpus-per-task no-container-mount-home job-name \
     exclusive exact quiet";
 
 /// Options of srun that weftrun's own cannot have.
@@ -38,6 +39,12 @@ pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Findi
     if let Err(why) = read {
         *import = before;
         import.carry_whole(&body, &why, script);
+        return Ok(());
+    }
+    let is_one_task = import.spec.launch == Launch::PerNode && import.role.ranks_per_node.is_none();
+    if is_one_task && import.role.gpus_per_node > 1 && script.launched.processes.is_none() {
+        // A task for each node, whatever GPUs it has: `WORLD_SIZE` counts tasks.
+        import.role.ranks_per_node = Some(1);
     }
     Ok(())
 }
@@ -68,6 +75,23 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
         let first = behind.text.trim().lines().next().unwrap_or_default().trim();
         return Err(format!("`{first}` follows the command that starts the ranks"));
     }
+    let mut first_node = FirstNode::default();
+    for chunk in before {
+        first_node.read(&chunk.text);
+        if chunk.reaches_the_ranks(import.role.nodes, &first_node) {
+            let line = chunk.text.trim().lines().next().unwrap_or_default().trim();
+            return Err(format!("`{line}` reaches the ranks"));
+        }
+    }
+    let works_inside = import.container.iter().any(|option| option.starts_with("--container-workdir"));
+    let prepares = before.iter().any(|chunk| !chunk.is_farewell() && chunk.exports().is_none());
+    if works_inside || prepares && !import.container.is_empty() {
+        return Err("the whole script runs in the container of its `#SBATCH` lines".to_owned());
+    }
+    let traces = |letter, name| body::has_option(before, &import.shell_options, letter, name);
+    if traces('x', "xtrace") || traces('v', "verbose") {
+        import.findings.push(lost("`set -x`").fix("nothing, if the log need not show each command"));
+    }
     let reads_variables = |chunk: &Chunk| !chunk.is_empty() && chunk.text.contains('$');
     if body::has_option(before, &import.shell_options, 'u', "nounset")
         && before.iter().chain([chunk]).any(reads_variables)
@@ -77,7 +101,9 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     }
     let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
-    import.setup(&lines, body::has_option(before, &import.shell_options, 'e', "errexit"));
+    let stops = |letter, name| body::has_option(before, &import.shell_options, letter, name);
+    let (at_errors, of_pipelines) = (stops('e', "errexit"), stops(' ', "pipefail"));
+    import.setup(&lines, at_errors, of_pipelines);
     import.port(before);
     for word in assigned {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -87,7 +113,7 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let raw = raw.as_slice();
     let setup = lines.join("\n");
     if sruns == 0 {
-        program(import, raw)?;
+        program(import, raw, &first_node)?;
         import.files_of_launch(&setup, &command.words);
         return Ok(());
     }
@@ -106,7 +132,7 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     if let Some(file) = rest.first().filter(is_file) {
         return Err(format!("`srun` finds `{file}` in the folder where the job is submitted"));
     }
-    program(import, rest)?;
+    program(import, rest, &first_node)?;
     import.files_of_launch(&setup, words.get(used..).unwrap_or_default());
     Ok(())
 }
@@ -230,7 +256,7 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
 }
 
 /// Reads the program that each task runs.
-fn program(import: &mut Import, words: &[&str]) -> Simple {
+fn program(import: &mut Import, words: &[&str], first_node: &FirstNode) -> Simple {
     let Some(first) = words.first() else { return Err("`srun` starts nothing".to_owned()) };
     let (first, name) = (plain(first)?, |at: usize| words.get(at).copied().unwrap_or_default());
     let base = first.rsplit('/').next().unwrap_or_default();
@@ -244,7 +270,7 @@ fn program(import: &mut Import, words: &[&str]) -> Simple {
     let options =
         options.filter(|_| import.tasks.is_none_or(|tasks| tasks == 1) && import.spec.launch != Launch::Mpi);
     if let Some(from) = options
-        && torchrun(import, words.get(from..).unwrap_or_default())?
+        && torchrun(import, words.get(from..).unwrap_or_default(), first_node)?
     {
         return Ok(());
     }
@@ -267,7 +293,7 @@ fn is_all_nodes(value: &str) -> bool {
 
 /// Reads torchrun's own options, which the job file sets with other keys; the script and its arguments
 /// remain. Returns false, and reads nothing, where the nodes do not form one job or an option has no key.
-fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
+fn torchrun(import: &mut Import, words: &[&str], first: &FirstNode) -> Simple<bool> {
     let mut options: Vec<(String, Option<&str>)> = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && **word != "--") {
@@ -302,6 +328,11 @@ fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
     }
     let all_gpus = matches!(procs.as_deref(), Some("gpu" | "auto"));
     let ranks = procs.as_deref().and_then(|procs| procs.parse().ok());
+    for name in ["rdzv-endpoint", "master-addr"] {
+        if let Some(at) = value(name).filter(|at| !first.is_at(at)) {
+            return Err(format!("`{at}` of `torchrun` may be another address than that of the first node"));
+        }
+    }
     let is_ours = |(name, value): &(String, Option<&str>)| match name.as_str() {
         "nnodes" => nodes.as_ref().is_none_or(|nodes| !nodes.contains(':')),
         "nproc-per-node" => all_gpus || ranks.is_some(),

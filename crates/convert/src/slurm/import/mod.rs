@@ -5,6 +5,7 @@
 
 mod body;
 mod files;
+mod first_node;
 mod launch;
 mod literal;
 mod options;
@@ -120,6 +121,8 @@ struct Import {
     slurm: Map<String, Json>,
     options: Directives,
     findings: Vec<Finding>,
+    /// The directives of pyxis as they stand: its container is that of the whole script.
+    container: Vec<String>,
     /// Whether the script names its job.
     named: bool,
     /// Tasks on each node, where the script sets it.
@@ -128,7 +131,7 @@ struct Import {
     whole: bool,
     /// The program and the options of the first line, where it is no shell that `setup` could hold.
     interpreter: Option<String>,
-    /// The shell of the first line, and its options by their letters (`#!/bin/bash -e`), but for `l`.
+    /// The shell of the first line, and its options by their letters (`#!/bin/bash -e`).
     shell: String,
     shell_options: String,
 }
@@ -155,6 +158,7 @@ impl Import {
             slurm,
             options,
             findings,
+            container: Vec::new(),
             named,
             tasks,
             cpus_per_task,
@@ -199,10 +203,11 @@ impl Import {
         }
         let letters = words.iter().skip(1).filter(|word| word.starts_with('-') && !word.starts_with("--"));
         let letters: String = letters.flat_map(|word| word.chars().skip(1)).collect();
-        if letters.contains('l') || words.contains(&"--login") {
+        let login = if words.contains(&"--login") { "l" } else { "" };
+        self.shell_options = letters + login;
+        if self.shell_options.contains('l') {
             self.slurm.insert("shell".to_owned(), json!("/bin/bash -l"));
         }
-        self.shell_options = letters.replace('l', "");
         program.clone_into(&mut self.shell);
     }
 
@@ -229,13 +234,11 @@ impl Import {
             Some(list) if list.contains(',') => drop(self.slurm.insert("partition".to_owned(), json!(list))),
             one => self.spec.queue = one,
         }
+        let of_pyxis = options.iter().filter(|option| option.name.contains("container-"));
+        self.container = of_pyxis.map(super::Directive::written).collect();
         self.spec.image = options.take_value("container-image").map(|image| image.replace('#', "/"));
-        let inside = options.take_value("container-workdir");
-        let outside = options.take_value("chdir");
-        if let (Some(_), Some(inside)) = (&outside, &inside) {
-            self.findings.push(lost(&format!("`--container-workdir={inside}` beside `--chdir`")));
-        }
-        if let Some(dir) = outside.or(inside) {
+        options.remove("container-workdir");
+        if let Some(dir) = options.take_value("chdir") {
             self.workdir(&dir, "#SBATCH");
         }
         let mounts = self.options.take_value("container-mounts");
@@ -383,16 +386,22 @@ impl Import {
         }
     }
 
-    /// Adds lines that run before the ranks. The rendered script ends at the first failure; the original
+    /// Adds lines that run before the ranks. The rendered script ends at the first failure, of a pipeline too; the original
     /// continues unless it sets that itself.
-    fn setup(&mut self, lines: &[String], stops_at_errors: bool) {
+    fn setup(&mut self, lines: &[String], stops_at_errors: bool, of_pipelines: bool) {
         if lines.is_empty() {
             return;
         }
         let mut lines = lines.to_vec();
-        if !stops_at_errors {
-            lines.insert(0, "set +e +o pipefail".to_owned());
-            lines.push("set -e -o pipefail".to_owned());
+        let options = match (stops_at_errors, of_pipelines) {
+            (true, false) if lines.iter().any(|line| line.contains('|')) => "+o pipefail",
+            (true, _) => "",
+            (false, true) => "+e",
+            (false, false) => "+e +o pipefail",
+        };
+        if !options.is_empty() {
+            lines.insert(0, format!("set {options}"));
+            lines.push(format!("set {}", options.replace('+', "-")));
         }
         self.slurm.insert("setup".to_owned(), json!(lines));
     }

@@ -8,7 +8,7 @@ use crate::slurm::script::leaves_nodes_to_slurm;
 use regex::Regex;
 use weftrun_core::Finding;
 use weftrun_core::shell::without_comment;
-use weftrun_core::spec::{Code, Launch, VolumeSource};
+use weftrun_core::spec::{Code, Launch};
 
 impl Import {
     /// Carries the script as it is: it runs once, on the first node, as under sbatch.
@@ -23,17 +23,10 @@ impl Import {
         self.role.command = program.split(' ').chain(["job.sh"]).map(str::to_owned).collect();
         self.role.ranks_per_node = self.tasks;
         // The script starts its containers itself; options of pyxis stay options of sbatch.
-        let mut further: Vec<String> =
-            self.spec.image.take().map(|image| format!("--container-image={image}")).into_iter().collect();
-        for volume in std::mem::take(&mut self.spec.volumes) {
-            if let VolumeSource::HostPath(from) = &volume.source {
-                let read_only = if volume.read_only { ":ro" } else { "" };
-                further.push(format!("--container-mounts={from}:{}{read_only}", volume.mount));
-            }
-        }
-        if self.slurm.remove("mount-home").is_some() {
-            further.push("--container-mount-home".to_owned());
-        }
+        self.spec.image = None;
+        self.spec.volumes.clear();
+        self.slurm.remove("mount-home");
+        let further = std::mem::take(&mut self.container);
         self.keep_for_sbatch(further);
         let message = format!("{why}: the script is carried as it is, and runs once, on the first node");
         let fix = "nothing, if the script starts its ranks itself; else set `launch` and `command`";
@@ -42,6 +35,36 @@ impl Import {
             self.arguments(body);
         }
         self.files_beside(body);
+        self.variables_of_options(body, script);
+    }
+
+    /// Warns where the script reads a variable that Slurm sets for an option of its own, and the job has another one.
+    fn variables_of_options(&mut self, body: &str, script: &Script<'_>) {
+        let Some(native) = script.components.first() else { return };
+        let kept = self.slurm.get("sbatch").map(ToString::to_string).unwrap_or_default();
+        let changed = [
+            ("SLURM_GPUS", "gpus", kept.contains("--gpus=")),
+            ("SLURM_GPUS_PER_NODE", "gpus-per-node", self.role.gpus_per_node > 0),
+            ("SLURM_NTASKS_PER_NODE", "ntasks-per-node", self.tasks.is_some()),
+        ];
+        for (name, option, is_set) in changed {
+            let was_set = native.has(option);
+            let reads = |text: &str| {
+                text.match_indices(name).any(|(at, _)| {
+                    let next = text.get(at + name.len()..).and_then(|rest| rest.chars().next());
+                    !next.is_some_and(|c| c == '_' || c.is_ascii_alphanumeric())
+                })
+            };
+            if was_set != is_set && body.lines().map(without_comment).any(reads) {
+                let (before, after) =
+                    if was_set { ("sets", "does not set") } else { ("does not set", "sets") };
+                let message = format!(
+                    "the script reads `{name}`, which Slurm {before} for its `#SBATCH` lines, and {after} for the job (`--{option}`)"
+                );
+                let fix = "set the variable in `[env]`, or change what the script reads";
+                self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix(fix));
+            }
+        }
     }
 
     /// Warns of positional parameters: a job has its arguments in the command.
@@ -72,6 +95,11 @@ impl Import {
         if let Some(gpus) = script.launched.gpus.filter(|_| self.role.gpus_per_node == 0) {
             // A step can only use GPUs that the job was given.
             self.role.gpus_per_node = gpus;
+            let message = format!(
+                "no `#SBATCH` line requests GPUs, and a step uses {gpus} on each node: the job requests them"
+            );
+            let fix = "set `gpus_per_node = 0` where the cluster gives jobs all GPUs of their nodes";
+            self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix(fix));
         }
         let whole = self.slurm.contains_key("exclusive");
         if let Some(each) = script.launched.processes.filter(|_| self.role.gpus_per_node == 0 && !whole) {

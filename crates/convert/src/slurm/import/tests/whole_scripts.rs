@@ -35,6 +35,97 @@ fn a_script_of_several_steps_is_kept_whole() {
     }
 }
 
+/// What the ranks of a script see, and those of a rendered one would not: the script is carried.
+#[test]
+fn what_reaches_the_ranks_is_kept_whole() {
+    for (before, whole) in [
+        ("set -a; source .env; set +a", true),
+        ("set -o allexport", true),
+        ("set -f", true),
+        ("set -- $L", true),
+        ("if true; then set -e; fi", true),
+        ("set -euo pipefail", false),
+        ("shopt -s nullglob", true),
+        ("trap 'echo end' EXIT", true),
+        ("exec > log.txt", true),
+        ("retry() { \"$@\"; }\nexport -f retry", true),
+        ("IFS=,", true),
+        ("export MASTER_ADDR=$MASTER\"i\"", true),
+        ("export MASTER_ADDR=$(hostname -i)", true),
+        ("export MASTER_ADDR=$(hostname)", false),
+        ("export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)", false),
+        ("head=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)\nexport MASTER_ADDR=$head", false),
+        ("head=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)\nexport MASTER_ADDR=${head}i", true),
+        ("export WORLD_SIZE=$SLURM_NTASKS", true),
+        ("export NNODES=$SLURM_NNODES", false),
+        ("module load cuda\nsource env/bin/activate", false),
+    ] {
+        let (spec, said) = imported(&format!("{HEAD}{before}\nsrun ./a\n"));
+        assert_eq!(spec.launch == Launch::Once, whole, "{before}: {said:?}");
+    }
+    for (address, whole) in
+        [("$MASTER_ADDR", false), ("$head", true), ("10.0.0.1", true), ("${HOSTNAME}", false)]
+    {
+        let before = "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)";
+        let launch =
+            format!("srun torchrun --nnodes 2 --nproc-per-node 8 --rdzv-endpoint {address}:29500 /a.py");
+        let (spec, said) = imported(&format!("{HEAD}{before}\n{launch}\n"));
+        assert_eq!(spec.launch == Launch::Once, whole, "{address}: {said:?}");
+    }
+}
+
+/// A pipeline that fails ends a rendered script only where it ends the original.
+#[test]
+fn pipelines_fail_as_in_the_script() {
+    let setup = |before: &str| {
+        let (spec, _) = imported(&format!("{HEAD}{before}\nsrun ./a\n"));
+        spec.backend["slurm"]["setup"].clone()
+    };
+    let line = "export P=$(grep -o p=1 f | cut -c3-)";
+    assert_eq!(setup(&format!("set -e\n{line}")), json!(["set +o pipefail", line, "set -o pipefail"]));
+    assert_eq!(setup(&format!("set -eo pipefail\n{line}")), json!([line]));
+    assert_eq!(setup(&format!("set -o pipefail\n{line}")), json!(["set +e", line, "set -e"]));
+}
+
+/// pyxis runs a whole script in the container of its directives, which are kept as they stand.
+#[test]
+fn a_script_in_a_container_is_kept_whole() {
+    let head = "#!/bin/bash -l\n#SBATCH -N 2 --gpus-per-node=8\n#SBATCH --container-image=nvcr.io\\#nvidia/pytorch:24.01-py3\n\
+        #SBATCH --container-mounts=/a:/a,/b:/b";
+    let (spec, _) = imported(&format!("{head}\npip list\nsrun python a.py\n"));
+    let own = ["--container-image=nvcr.io#nvidia/pytorch:24.01-py3", "--container-mounts=/a:/a,/b:/b"];
+    assert_eq!((spec.launch, &spec.backend["slurm"]["sbatch"]), (Launch::Once, &json!(own)));
+    assert_eq!(spec.roles[0].command, ["bash", "-l", "job.sh"]);
+    let (spec, _) = imported(&format!("{head}\nexport A=1\nsrun python a.py\n"));
+    assert_eq!(spec.image.as_deref(), Some("nvcr.io/nvidia/pytorch:24.01-py3"));
+}
+
+/// A script that reads what Slurm sets for another option of the job's is told so.
+#[test]
+fn variables_of_changed_options_are_told() {
+    for (head, body, told) in [
+        ("-N 1 --gpus=4", "torchrun --nproc_per_node=$SLURM_GPUS a.py", true),
+        ("-N 1 --gpus=4", "torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE a.py", true),
+        ("-N 1 --gpus-per-node=4", "torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE a.py", false),
+        ("-N 1 --gpus=4", "torchrun --nproc_per_node=4 $X", false),
+    ] {
+        let (_, said) = imported(&format!("#!/bin/bash\n#SBATCH {head}\n{body}\n"));
+        assert_eq!(
+            said.iter().any(|one| one.contains("the script reads `SLURM_")),
+            told,
+            "{head} {body}: {said:?}"
+        );
+    }
+}
+
+/// One task on each node is one rank there, whatever GPUs it has.
+#[test]
+fn a_task_for_each_node_is_one_rank() {
+    let (spec, _) =
+        imported("#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=1 --gpus-per-node=8\nsrun ./train.sh\n");
+    assert_eq!((spec.launch, spec.roles[0].ranks_per_node), (Launch::PerNode, Some(1)));
+}
+
 /// The options of the first line are those of the script.
 #[test]
 fn options_of_the_first_line_are_kept() {

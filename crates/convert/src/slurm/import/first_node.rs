@@ -1,0 +1,70 @@
+//! Where the ranks of a script meet: which of its variables name the first node, as in a rendered script.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use weftrun_core::shell::without_comment;
+
+/// Variables of which the rendered script sets its own values, and what separates words.
+const OWN: [&str; 8] =
+    ["MASTER_ADDR", "WORLD_SIZE", "NNODES", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "IFS"];
+
+/// The variables that name the first node.
+#[derive(Debug, Default)]
+pub(super) struct FirstNode(BTreeSet<String>);
+
+impl FirstNode {
+    /// Reads the assignments of a command.
+    pub fn read(&mut self, text: &str) {
+        for (name, value) in text.lines().filter_map(assignment) {
+            if self.is_value(value) {
+                self.0.insert(name.to_owned());
+            } else {
+                self.0.remove(name);
+            }
+        }
+    }
+
+    fn is_value(&self, value: &str) -> bool {
+        const OF_SLURM: &str = r#"^"?\$\(\s*scontrol\s+show\s+hostnames?(\s+"?\$\{?SLURM_(JOB_)?NODELIST\}?"?)?\s*\|\s*head\s+(-n\s*1|-1)\s*\)"?$"#;
+        static FIRST: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(OF_SLURM).ok());
+        FIRST.as_ref().is_some_and(|first| first.is_match(value)) || self.is_host(value)
+    }
+
+    fn is_host(&self, host: &str) -> bool {
+        const HOST: [&str; 5] = ["$(hostname)", "`hostname`", "$(hostname -s)", "localhost", "127.0.0.1"];
+        const OF_SLURM: [&str; 3] = ["HOSTNAME", "SLURMD_NODENAME", "SLURM_LAUNCH_NODE_IPADDR"];
+        let host = host.trim_matches('"');
+        let name = host.strip_prefix('$').map(|name| name.trim_matches(['{', '}']));
+        HOST.contains(&host) || name.is_some_and(|name| self.0.contains(name) || OF_SLURM.contains(&name))
+    }
+
+    /// Returns whether an endpoint of torchrun is on the first node.
+    pub fn is_at(&self, endpoint: &str) -> bool {
+        let endpoint = endpoint.trim_matches('"');
+        let is_port = |port: &str| !port.contains([')', '}']) || port.starts_with('$');
+        let host =
+            endpoint.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(endpoint, |(host, _)| host);
+        self.is_host(host)
+    }
+}
+
+/// Returns the variable that a line sets, and its value.
+fn assignment(line: &str) -> Option<(&str, &str)> {
+    static SET: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)=(.*)$").ok());
+    let found = SET.as_ref()?.captures(without_comment(line))?;
+    Some((found.get(1)?.as_str(), found.get(2)?.as_str().trim()))
+}
+
+/// Returns whether a line gives a variable that the rendered script sets itself a value that may be another one.
+pub(super) fn is_other_value(line: &str, nodes: u32, first: &FirstNode) -> bool {
+    let Some((name, value)) = assignment(line).filter(|(name, _)| OWN.contains(name)) else { return false };
+    let plain = value.trim_matches('"').trim_start_matches('$').trim_matches(['{', '}']);
+    match name {
+        "MASTER_ADDR" => !first.is_value(value),
+        "NNODES" => plain != "SLURM_NNODES" && plain != "SLURM_JOB_NUM_NODES" && plain != nodes.to_string(),
+        _ => true,
+    }
+}
