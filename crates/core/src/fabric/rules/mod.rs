@@ -186,7 +186,7 @@ impl<'a> Context<'a> {
     fn no_gpu(&self) -> String {
         match self.job.kind {
             JobKind::Sbatch => {
-                "the script requests no GPUs (`--gpus-per-node`), and no launcher names them (`--nproc-per-node`)"
+                "the script requests no GPUs (`--gpus-per-node`), and no launcher gives their number (`--nproc-per-node 8`)"
                     .to_owned()
             }
             JobKind::JobFile => "no role requests GPUs (`gpus_per_node`)".to_owned(),
