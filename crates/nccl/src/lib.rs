@@ -20,6 +20,7 @@ mod word_enum;
 pub mod bandwidth;
 mod channel;
 mod comm;
+pub mod diagnostics;
 mod event;
 pub mod failure;
 pub mod flight_recorder;
@@ -42,8 +43,8 @@ pub use event::{Connected, NcclEvent};
 pub use lines::{Candidates, Escape, LINE_CAP, OpenLine, measure_escape, pieces, unwrap};
 pub use map::{
     Anomalies, Channels, CommView, Devices, DevicesOfEnds, Difference, Doubts, Event, FabricSeen, GdrSeen,
-    Holders, NCCL_VERSION, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,
-    SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who, printable,
+    Holders, NCCL_VERSION, OwnDiagnostic, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,
+    SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who, is_of_one_process, printable,
 };
 pub use network::{NamedNetwork, Network};
 pub use parser::{Entry, Parser};

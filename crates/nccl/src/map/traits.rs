@@ -14,6 +14,11 @@ const PROCESSES: usize = 20_000;
 const OF_ONE: &[&str] =
     &["HOSTID", "DEBUG_FILE", "COMM_ID", "TOPO_DUMP_FILE", "GRAPH_DUMP_FILE", "RAS_ADDR", "LOCAL_REGISTER"];
 
+/// Returns whether a variable of NCCL names one process, or one file of it, so that it differs by intention.
+pub fn is_of_one_process(variable: &str) -> bool {
+    variable.strip_prefix("NCCL_").is_some_and(|name| OF_ONE.contains(&name))
+}
+
 /// The trait of the version of NCCL.
 pub const NCCL_VERSION: &str = "NCCL";
 
