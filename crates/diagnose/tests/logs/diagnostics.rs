@@ -69,6 +69,26 @@ fn a_variable_that_differs_has_its_values_and_ranks() {
     assert_eq!(found["evidence"].as_array().unwrap().len(), 2);
 }
 
+/// Two H200 on 2026-11-27: what each rank was given is in the README beside the recordings.
+#[test]
+fn the_recorded_environment_that_differs_is_told_and_a_busy_gpu_is_not_found_by_nccl() {
+    let report = report(&recording("nccl-2.32.3-env.log"));
+    let found = finding(&report, "NCCL-DIAG-ENVIRONMENT").unwrap();
+    let message = found["message"].as_str().unwrap();
+    for said in [
+        "NCCL_BUFFSIZE is not set on rank 0, `8388608` on rank 1",
+        "NCCL_IB_TIMEOUT is not set on rank 0, `23` on rank 1",
+        "NCCL_MIN_NCHANNELS is `4` on rank 0, not set on rank 1",
+    ] {
+        assert!(message.contains(said), "{message}");
+    }
+    assert_eq!(own_codes(&report), ["NCCL-DIAG-ENVIRONMENT", "NCCL-DIAG-UNCHECKED"]);
+    assert_eq!(own_codes(&crate::report(&recording("nccl-2.32.3-busy.log"))), ["NCCL-DIAG-UNCHECKED"]);
+    let off = crate::report(&recording("nccl-2.32.3-off.log"));
+    let message = finding(&off, "NCCL-DIAG-UNCHECKED").unwrap()["message"].as_str().unwrap();
+    assert!(message.contains("RAS diagnostics skipped: NCCL_RAS_ENABLE=0"), "{message}");
+}
+
 #[test]
 fn a_slow_nic_is_the_rank_that_nccl_names() {
     let report = report(&with_report(

@@ -43,7 +43,7 @@ pub use link::{Channels, Devices};
 pub use process::Phase;
 pub use signatures::{SignatureHits, Signatures, Trace, printable};
 pub use snapshot::Snapshot;
-pub use traits::{NCCL_VERSION, is_of_one_process};
+pub use traits::{NCCL_VERSION, NVLINK_DOMAIN, is_of_one_process};
 pub use verdict::{FabricSeen, GdrSeen, Port, Verdict};
 pub use view::{CommView, DevicesOfEnds, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};

@@ -22,6 +22,9 @@ pub fn is_of_one_process(variable: &str) -> bool {
 /// The trait of the version of NCCL.
 pub const NCCL_VERSION: &str = "NCCL";
 
+/// The trait of the domain of NVLinks that joins several nodes.
+pub const NVLINK_DOMAIN: &str = "the NVLink domain";
+
 /// The values of each trait, with the processes that have them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traits {
