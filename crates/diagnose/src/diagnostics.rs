@@ -15,7 +15,8 @@ use crate::rule_input::RuleInput;
 const PREFIX: &str = "NCCL-DIAG-";
 /// Most sentences of one finding.
 const MOST: usize = 4;
-const SOURCE: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/diagnostics.html";
+const SOURCE: &str =
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/diagnostics.html";
 
 /// What is found by some checks.
 struct Kind {
@@ -172,7 +173,12 @@ fn bandwidths<'a>(found: &[&'a OwnDiagnostic], seen: &RuleInput<'_>) -> Told<'a>
         let side = if off < 0.0 { "below" } else { "above" };
         let off = off.abs();
         let who = who(one, seen);
-        add(&mut sentences, format!("{who}{host} has {gbits:.1} Gbit/s ({mode}), {off:.0} % {side} the median of {median:.1}"));
+        add(
+            &mut sentences,
+            format!(
+                "{who}{host} has {gbits:.1} Gbit/s ({mode}), {off:.0} % {side} the median of {median:.1}"
+            ),
+        );
         cited.push(one);
     }
     let rest: Vec<&OwnDiagnostic> =

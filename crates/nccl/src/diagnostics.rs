@@ -192,9 +192,10 @@ impl Checked {
         };
         let (detail, ranks, host) = match detail {
             Some((detail, ranks)) => (detail, ranks, None),
-            None if check == Check::NetBandwidth => bandwidth(rest)
-                .map(|(detail, rank, host)| (detail, vec![rank], Some(host)))
-                .unwrap_or_else(|| (Detail::None, keyed_ranks(&words), None)),
+            None if check == Check::NetBandwidth => match bandwidth(rest) {
+                Some((detail, rank, host)) => (detail, vec![rank], Some(host)),
+                None => (Detail::None, keyed_ranks(&words), None),
+            },
             None if check == Check::P2p => (Detail::None, keyed_ranks(&words), None),
             None => (Detail::None, rank_set(&words), host(&words)),
         };
@@ -224,7 +225,8 @@ fn without_comm(said: &str) -> (String, Option<u64>) {
     match u64::from_str_radix(hash, 16) {
         // An incomplete check prints three hashes; the first is the communicator's.
         Ok(hash) => {
-            let rest = rest.trim_start_matches(|letter: char| letter.is_ascii_hexdigit() || "/x".contains(letter));
+            let rest =
+                rest.trim_start_matches(|letter: char| letter.is_ascii_hexdigit() || "/x".contains(letter));
             (format!("{before}{rest}"), Some(hash))
         }
         Err(_) => (said.to_owned(), None),
@@ -246,7 +248,8 @@ fn bandwidth(rest: &str) -> Option<(Detail, u32, String)> {
     let (host, rest) = rest.split_once("): ")?;
     let (gbits, rest) = rest.split_once(" Gbit/s, >30% off median ")?;
     let (median, _) = rest.split_once(" Gbit/s")?;
-    let number = |digits: &str| digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    let number =
+        |digits: &str| digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     let detail = Detail::Bandwidth { gbits: number(gbits)?, median: number(median)?, mode: mode.to_owned() };
     Some((detail, rank.parse().ok()?, host.to_owned()))
 }
@@ -291,18 +294,68 @@ mod tests {
     fn each_check_is_told_from_what_could_not_be_checked() {
         use Outcome::{Found, Passed, Unchecked};
         for (said, check, outcome, ranks) in [
-            ("[OK]   p2p: verified P2P access in both directions between every GPU pair (2 peer accesses)", Check::P2p, Passed, &[][..]),
-            ("[OK] net bw: skipped (single host or no network transport)", Check::NetBandwidth, Unchecked, &[]),
-            ("[INFO] rdma_topo check: not usable on 2/2 ranks in comm 0xc2 (unavailable)", Check::RdmaTopology, Unchecked, &[]),
-            ("[INFO] rdma_topo check: failed on rank(s) {1} across 2/2 ranks in comm 0xc2; first rank 1 exit 1: ACS is on", Check::RdmaTopology, Found, &[1]),
-            ("[INFO] IOMMU mode: enabled (DMA remapping) for 4 relevant device(s) across 2/2 ranks in comm 0x1", Check::IommuMode, Found, &[]),
-            ("[INFO] CUDA driver version: mismatch across 8 ranks in comm 0x1, rank(s) {4,5} differ from rank 0 (unavailable)", Check::CudaDriver, Found, &[4, 5]),
+            (
+                "[OK]   p2p: verified P2P access in both directions between every GPU pair (2 peer accesses)",
+                Check::P2p,
+                Passed,
+                &[][..],
+            ),
+            (
+                "[OK] net bw: skipped (single host or no network transport)",
+                Check::NetBandwidth,
+                Unchecked,
+                &[],
+            ),
+            (
+                "[INFO] rdma_topo check: not usable on 2/2 ranks in comm 0xc2 (unavailable)",
+                Check::RdmaTopology,
+                Unchecked,
+                &[],
+            ),
+            (
+                "[INFO] rdma_topo check: failed on rank(s) {1} across 2/2 ranks in comm 0xc2; first rank 1 exit 1: ACS is on",
+                Check::RdmaTopology,
+                Found,
+                &[1],
+            ),
+            (
+                "[INFO] IOMMU mode: enabled (DMA remapping) for 4 relevant device(s) across 2/2 ranks in comm 0x1",
+                Check::IommuMode,
+                Found,
+                &[],
+            ),
+            (
+                "[INFO] CUDA driver version: mismatch across 8 ranks in comm 0x1, rank(s) {4,5} differ from rank 0 (unavailable)",
+                Check::CudaDriver,
+                Found,
+                &[4, 5],
+            ),
             ("[INFO] ECC: unavailable via NVML across 8 ranks in comm 0x1", Check::Ecc, Unchecked, &[]),
-            ("[INFO] ECC: uncorrected volatile errors on rank(s) {1,...} (N=20) (worst=3) across 32 ranks in comm 0x1", Check::Ecc, Found, &[1]),
+            (
+                "[INFO] ECC: uncorrected volatile errors on rank(s) {1,...} (N=20) (worst=3) across 32 ranks in comm 0x1",
+                Check::Ecc,
+                Found,
+                &[1],
+            ),
             ("[INFO] Xid/SXid: no kernel-log source was available on host n1", Check::Xid, Unchecked, &[]),
-            ("[INFO] SXid 20009 detected 1 time (NVSwitch driver reported classification unavailable, link(s) {3,4}) on host n1. See", Check::Xid, Found, &[]),
-            ("[INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=1 dstCudaDev=1 dstNvmlDev=1 path=SYS handle=LEGACY_CUDA_IPC expected=0x1 got=0x2", Check::P2p, Found, &[0, 1]),
-            ("[INFO] net bw: required external tool missing in comm 0x1", Check::NetBandwidth, Unchecked, &[]),
+            (
+                "[INFO] SXid 20009 detected 1 time (NVSwitch driver reported classification unavailable, link(s) {3,4}) on host n1. See",
+                Check::Xid,
+                Found,
+                &[],
+            ),
+            (
+                "[INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=1 dstCudaDev=1 dstNvmlDev=1 path=SYS handle=LEGACY_CUDA_IPC expected=0x1 got=0x2",
+                Check::P2p,
+                Found,
+                &[0, 1],
+            ),
+            (
+                "[INFO] net bw: required external tool missing in comm 0x1",
+                Check::NetBandwidth,
+                Unchecked,
+                &[],
+            ),
             ("[INFO] Something new: of 2.40", Check::Other, Found, &[]),
         ] {
             let read = checked(said);
@@ -323,8 +376,13 @@ mod tests {
 
     #[test]
     fn a_slow_nic_has_its_rank_host_and_numbers() {
-        let read = checked("[INFO] net bw: cross-nic rank 3 (node0): 265.1 Gbit/s, >30% off median 391.5 Gbit/s in comm 0x7a");
-        assert_eq!((read.ranks.as_slice(), read.host.as_deref(), read.comm), (&[3][..], Some("node0"), Some(0x7a)));
+        let read = checked(
+            "[INFO] net bw: cross-nic rank 3 (node0): 265.1 Gbit/s, >30% off median 391.5 Gbit/s in comm 0x7a",
+        );
+        assert_eq!(
+            (read.ranks.as_slice(), read.host.as_deref(), read.comm),
+            (&[3][..], Some("node0"), Some(0x7a))
+        );
         let detail = Detail::Bandwidth { gbits: 265.1, median: 391.5, mode: "cross-nic".to_owned() };
         assert_eq!(read.detail, detail);
         let torn = checked("[INFO] net bw: cross-nic rank 3 (node0): NaN Gbit/s, >30% off median inf Gbit/s");
@@ -333,7 +391,17 @@ mod tests {
 
     #[test]
     fn any_bytes_are_read() {
-        for bytes in [&b""[..], b"[INFO]", b"[INFO] :", b"[OK] \xff\xfe", b"[INFO] net bw: rank (: Gbit/s", b"[INFO] x in comm 0x", b"[INFO] NCCL environment: = on rank(s) {", b"[INFO] Xid 79 detected on host ", b"[INFO] ECC: {,,,99999999999}"] {
+        for bytes in [
+            &b""[..],
+            b"[INFO]",
+            b"[INFO] :",
+            b"[OK] \xff\xfe",
+            b"[INFO] net bw: rank (: Gbit/s",
+            b"[INFO] x in comm 0x",
+            b"[INFO] NCCL environment: = on rank(s) {",
+            b"[INFO] Xid 79 detected on host ",
+            b"[INFO] ECC: {,,,99999999999}",
+        ] {
             let _ = DiagnosticLine::read(bytes);
         }
         let long = format!("[INFO] ECC: {{{}", "1,".repeat(1 << 20));

@@ -44,8 +44,9 @@ pub use event::{Connected, NcclEvent};
 pub use lines::{Candidates, Escape, LINE_CAP, OpenLine, measure_escape, pieces, unwrap};
 pub use map::{
     Anomalies, Channels, CommView, Devices, DevicesOfEnds, Difference, Doubts, Event, FabricSeen, GdrSeen,
-    Holders, NCCL_VERSION, NVLINK_DOMAIN, OwnDiagnostic, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,
-    SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who, is_of_one_process, printable,
+    Holders, NCCL_VERSION, NVLINK_DOMAIN, OwnDiagnostic, PairView, Phase, PluginSeen, Port, RankView,
+    SignatureHits, Signatures, Snapshot, SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse,
+    Verdict, Who, is_of_one_process, printable,
 };
 pub use network::{NamedNetwork, Network};
 pub use parser::{Entry, Parser};

@@ -17,7 +17,8 @@ impl<'a> Lane<'a> {
         let (transport, device) = word.split_once('/')?;
         let device = device.split_once('/').map_or(device, |(device, _path)| device);
         let is_name = |name: &str| {
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:+".contains(&byte))
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:+".contains(&byte))
         };
         (is_name(transport) && is_name(device)).then_some(Self { transport, device })
     }
@@ -50,7 +51,7 @@ fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Lane<'a>> {
 mod tests {
     use super::*;
 
-    fn shown(lanes: Vec<Lane<'_>>) -> Vec<String> {
+    fn shown(lanes: &[Lane<'_>]) -> Vec<String> {
         lanes.iter().map(|lane| format!("{} {}", lane.transport, lane.device)).collect()
     }
 
@@ -58,23 +59,38 @@ mod tests {
     #[test]
     fn the_lanes_of_posted_lines_are_read() {
         for (line, lanes) in [
-            ("[1701292112.829711] [n1:162239:0] ucp_worker.c:1855 UCX  INFO    0x100b240 inter-node cfg#3 tag(rc_mlx5/mlx5_0:1 rc_mlx5/mlx5_1:1)", &["rc_mlx5 mlx5_0:1", "rc_mlx5 mlx5_1:1"][..]),
-            ("ucp_worker.c:1903 UCX INFO perftest inter-node cfg#0 tag(rc_verbs/erdma_0:1)", &["rc_verbs erdma_0:1"]),
+            (
+                "[1701292112.829711] [n1:162239:0] ucp_worker.c:1855 UCX  INFO    0x100b240 inter-node cfg#3 tag(rc_mlx5/mlx5_0:1 rc_mlx5/mlx5_1:1)",
+                &["rc_mlx5 mlx5_0:1", "rc_mlx5 mlx5_1:1"][..],
+            ),
+            (
+                "ucp_worker.c:1903 UCX INFO perftest inter-node cfg#0 tag(rc_verbs/erdma_0:1)",
+                &["rc_verbs erdma_0:1"],
+            ),
             ("ucp_context_0 inter-node cfg#2 rma(tcp/eth0) am(tcp/eth0)", &["tcp eth0"]),
             ("ucp_context_0 intra-node cfg#2 tag(sysv/memory)", &[]),
-            ("UCX ERROR cannot find remote protocol for: ucp_context_0 inter-node cfg#2 | put(multi) from cuda/GPU0 to rocm", &[]),
+            (
+                "UCX ERROR cannot find remote protocol for: ucp_context_0 inter-node cfg#2 | put(multi) from cuda/GPU0 to rocm",
+                &[],
+            ),
             ("inter-node cfg#1 tag(", &[]),
             ("inter-node cfg#1 tag(/ a/ /b \u{1b}[1m/x)", &[]),
         ] {
-            assert_eq!(shown(lanes_between_nodes(line)), lanes, "{line}");
+            assert_eq!(shown(&lanes_between_nodes(line)), lanes, "{line}");
         }
         for (line, lanes) in [
-            ("|                         0..inf | software emulation                       | srd/rdmap135s0:1 |", &["srd rdmap135s0:1"][..]),
-            ("[1737023435.700863] [n:1:0]   | 0..inf | software emulation | 50% on tcp/eth0/path0 and 50% on tcp/eth1/path0 |", &["tcp eth0", "tcp eth1"]),
+            (
+                "|                         0..inf | software emulation                       | srd/rdmap135s0:1 |",
+                &["srd rdmap135s0:1"][..],
+            ),
+            (
+                "[1737023435.700863] [n:1:0]   | 0..inf | software emulation | 50% on tcp/eth0/path0 and 50% on tcp/eth1/path0 |",
+                &["tcp eth0", "tcp eth1"],
+            ),
             ("| 0..inf | zero-copy | srd/rdmap85s0:1 |", &[]),
             ("software emulation", &[]),
         ] {
-            assert_eq!(shown(emulated_lanes(line)), lanes, "{line}");
+            assert_eq!(shown(&emulated_lanes(line)), lanes, "{line}");
         }
     }
 }

@@ -45,7 +45,12 @@ pub struct HealthOptions {
 
 impl Default for HealthOptions {
     fn default() -> Self {
-        Self { observe: Duration::from_secs(20), timeout: Duration::from_secs(20), force: false, diagnose: false }
+        Self {
+            observe: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
+            force: false,
+            diagnose: false,
+        }
     }
 }
 

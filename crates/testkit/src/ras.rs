@@ -43,7 +43,9 @@ impl Personality {
             personality.events.extend(events.map(str::to_owned));
             let last = talk["talk"].as_array().and_then(|talk| talk.last());
             let sent = last.and_then(|last| last["sent"].as_str()).unwrap_or_default();
-            let in_json = talk["talk"].as_array().is_some_and(|talk| talk.iter().any(|part| part["sent"] == "SET FORMAT json"));
+            let in_json = talk["talk"]
+                .as_array()
+                .is_some_and(|talk| talk.iter().any(|part| part["sent"] == "SET FORMAT json"));
             if sent == "DIAGNOSTICS" && !in_json {
                 personality.diagnostics.extend(last.and_then(|last| last["got"].as_str()).map(str::to_owned));
             }

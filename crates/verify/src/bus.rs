@@ -21,8 +21,15 @@ pub(crate) fn findings(host: &str, fact: impl Fn(&str) -> String) -> Vec<Finding
     let xids = fact(XIDS);
     let broken: Vec<String> = counted(&xids).filter_map(|(times, what)| hardware(times, what)).collect();
     if !broken.is_empty() {
-        let message = format!("{host}: the kernel's log has errors of GPUs that are the hardware's: {}", broken.join("; "));
-        add("VERIFY-GPU-XID", message, "look the numbers up in NVIDIA's catalogue of Xids; keep jobs off the node until the GPU was reset or examined");
+        let message = format!(
+            "{host}: the kernel's log has errors of GPUs that are the hardware's: {}",
+            broken.join("; ")
+        );
+        add(
+            "VERIFY-GPU-XID",
+            message,
+            "look the numbers up in NVIDIA's catalogue of Xids; keep jobs off the node until the GPU was reset or examined",
+        );
     }
     let paths = fact(PATHS);
     let far: Vec<String> = counted(&paths)
@@ -31,17 +38,29 @@ pub(crate) fn findings(host: &str, fact: impl Fn(&str) -> String) -> Vec<Finding
         .collect();
     if !far.is_empty() {
         let message = format!("{host}: GPUs have no network card near them: {}", far.join(", "));
-        add("VERIFY-GPU-NIC-FAR", message, "give the job the cards beside its GPUs (`nvidia-smi topo -m`); in a virtual machine name the topology to NCCL (NCCL_TOPO_FILE)");
+        add(
+            "VERIFY-GPU-NIC-FAR",
+            message,
+            "give the job the cards beside its GPUs (`nvidia-smi topo -m`); in a virtual machine name the topology to NCCL (NCCL_TOPO_FILE)",
+        );
     }
     let iommu = fact(IOMMU);
     if let Some((count, _)) = counted(&iommu).find(|(_, mode)| mode.starts_with("DMA")) {
-        let message = format!("{host}: the IOMMU translates the addresses of {count} GPUs, so that direct traffic goes by way of the processor");
+        let message = format!(
+            "{host}: the IOMMU translates the addresses of {count} GPUs, so that direct traffic goes by way of the processor"
+        );
         add("VERIFY-GPU-IOMMU", message, "on bare metal boot with `iommu=pt`, or without the IOMMU");
     }
     let bridges = fact(ACS);
     if !bridges.is_empty() {
-        let message = format!("{host}: ACS is on in {bridges} PCIe bridges, which sends direct traffic by way of the processor");
-        add("VERIFY-ACS", message, "on bare metal switch it off (`setpci`, or in the BIOS); a virtual machine needs it, with ATS on its cards");
+        let message = format!(
+            "{host}: ACS is on in {bridges} PCIe bridges, which sends direct traffic by way of the processor"
+        );
+        add(
+            "VERIFY-ACS",
+            message,
+            "on bare metal switch it off (`setpci`, or in the BIOS); a virtual machine needs it, with ATS on its cards",
+        );
     }
     all
 }
@@ -64,7 +83,9 @@ mod tests {
     use super::*;
 
     fn told(facts: &[(&str, &str)]) -> Vec<(String, String)> {
-        let fact = |name: &str| facts.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value).to_owned();
+        let fact = |name: &str| {
+            facts.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value).to_owned()
+        };
         findings("a", fact).into_iter().map(|finding| (finding.code, finding.message)).collect()
     }
 
@@ -72,17 +93,33 @@ mod tests {
     fn a_healthy_bus_says_nothing() {
         assert_eq!(told(&[]), []);
         // A program's own errors, near cards, and an IOMMU that passes addresses through.
-        let well = [(XIDS, "3 13 on 0000:1b:00;1 31 on 0000:1c:00;"), (PATHS, "6 PIX;2 PXB;"), (IOMMU, "8 identity;")];
+        let well = [
+            (XIDS, "3 13 on 0000:1b:00;1 31 on 0000:1c:00;"),
+            (PATHS, "6 PIX;2 PXB;"),
+            (IOMMU, "8 identity;"),
+        ];
         assert_eq!(told(&well), []);
-        assert_eq!(told(&[(XIDS, ";;x 79; 79 on"), (PATHS, "SYS"), (IOMMU, "DMA")]), [], "damaged values prove nothing");
+        assert_eq!(
+            told(&[(XIDS, ";;x 79; 79 on"), (PATHS, "SYS"), (IOMMU, "DMA")]),
+            [],
+            "damaged values prove nothing"
+        );
     }
 
     #[test]
     fn what_lengthens_the_way_and_what_failed_is_told() {
-        let bad = [(XIDS, "2 79 on 0000:1b:00;1 13 on 0000:1c:00;"), (PATHS, "6 PIX;2 SYS;"), (IOMMU, "8 DMA-FQ;"), (ACS, "12")];
+        let bad = [
+            (XIDS, "2 79 on 0000:1b:00;1 13 on 0000:1c:00;"),
+            (PATHS, "6 PIX;2 SYS;"),
+            (IOMMU, "8 DMA-FQ;"),
+            (ACS, "12"),
+        ];
         let told = told(&bad);
         let messages: Vec<&str> = told.iter().map(|(_, message)| message.as_str()).collect();
-        assert_eq!(messages[0], "a: the kernel's log has errors of GPUs that are the hardware's: Xid 79 on 0000:1b:00, 2 times");
+        assert_eq!(
+            messages[0],
+            "a: the kernel's log has errors of GPUs that are the hardware's: Xid 79 on 0000:1b:00, 2 times"
+        );
         assert_eq!(messages[1], "a: GPUs have no network card near them: 2 by SYS");
         let codes: Vec<&str> = told.iter().map(|(code, _)| code.as_str()).collect();
         assert_eq!(codes, ["VERIFY-GPU-XID", "VERIFY-GPU-NIC-FAR", "VERIFY-GPU-IOMMU", "VERIFY-ACS"]);

@@ -287,7 +287,8 @@ impl Probes {
             )
         });
         let slow = self.before.iter().flat_map(|(host, node)| gpu::findings(host, &gpus(node)));
-        let of_bus = self.before.iter().flat_map(|(host, node)| bus::findings(host, |name| value_of(node, name)));
+        let of_bus =
+            self.before.iter().flat_map(|(host, node)| bus::findings(host, |name| value_of(node, name)));
         in_use.chain(links_down).chain(slow).chain(of_bus)
     }
 

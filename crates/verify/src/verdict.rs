@@ -164,7 +164,9 @@ impl Setting {
     fn not_published(&self) -> String {
         let (name, nodes) = (&self.row.name, counted(self.nodes as usize, "node"));
         if !self.is_type {
-            return format!("the log shows a {name}, and not what joins {nodes} of them: give --instance-type");
+            return format!(
+                "the log shows a {name}, and not what joins {nodes} of them: give --instance-type"
+            );
         }
         let others = match bandwidths().iter().any(|row| row.is_of(name)) {
             true => format!("; `weftrun instances {name}` lists figures of others"),
@@ -241,9 +243,7 @@ fn setting(
                 || "the instance type is not known".to_owned(),
                 |name| format!("the catalogue has no instance type `{name}`"),
             );
-            Err(format!(
-                "{unknown}, and the log does not show what joins {seen}: give --instance-type"
-            ))
+            Err(format!("{unknown}, and the log does not show what joins {seen}: give --instance-type"))
         }
         (_, None, _) => Err("the number of nodes is not known: give --nodes".to_owned()),
         _ => Err("the number of ranks is not known".to_owned()),

@@ -269,7 +269,10 @@ impl Client {
         }
         if nvlink_domain::may_have(&pods) {
             // A cluster without the driver for NVLink domains has none, and nobody need have the right to them.
-            let domains = named.cluster.list_as(&Resource::COMPUTE_DOMAINS, "", "", |object| Domain::of_json(&object)).await;
+            let domains = named
+                .cluster
+                .list_as(&Resource::COMPUTE_DOMAINS, "", "", |object| Domain::of_json(&object))
+                .await;
             detail.findings.extend(nvlink_domain::findings(&domains.unwrap_or_default(), &pods));
         }
         detail.history = events.iter().map(|event| message(&detail.summary.handle, event)).collect();

@@ -39,7 +39,8 @@ impl Domain {
     pub fn of_json(object: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let nodes = object["status"]["nodes"].as_array().into_iter().flatten().map(|node| {
-            let ready = node["status"].as_str().filter(|status| !status.is_empty()).map(|status| status == "Ready");
+            let ready =
+                node["status"].as_str().filter(|status| !status.is_empty()).map(|status| status == "Ready");
             (text(&node["name"]), Member { clique: text(&node["cliqueID"]), ready })
         });
         Self {
@@ -62,7 +63,8 @@ pub fn findings(domains: &[Domain], pods: &[&Pod]) -> Vec<Finding> {
 
 fn of(domain: &Domain, pods: &[&Pod]) -> Vec<Finding> {
     let name = format!("ComputeDomain/{}", domain.name);
-    let claims = |pod: &&&Pod| pod.claim_templates.contains(&domain.template) && !pod.ended() && !pod.deleting;
+    let claims =
+        |pod: &&&Pod| pod.claim_templates.contains(&domain.template) && !pod.ended() && !pod.deleting;
     let nodes: BTreeSet<&str> = pods.iter().filter(claims).filter_map(|pod| pod.node.as_deref()).collect();
     let members: Vec<(&str, &Member)> =
         nodes.iter().filter_map(|node| Some((*node, domain.nodes.get(*node)?))).collect();
@@ -144,10 +146,15 @@ mod tests {
     #[test]
     fn a_job_inside_its_domain_says_nothing_whatever_the_domain_says_of_itself() {
         let pods = [pod(0, "n1", "a-imex"), pod(1, "n2", "a-imex")];
-        let well = json!([node("n1", "5f.1", "Ready"), node("n2", "5f.1", "Ready"), node("n9", "6e.1", "NotReady")]);
+        let well =
+            json!([node("n1", "5f.1", "Ready"), node("n2", "5f.1", "Ready"), node("n9", "6e.1", "NotReady")]);
         assert_eq!(told(domain(&well), &pods), []);
         assert_eq!(told(domain(&Value::Null), &pods), [], "a domain that reports no node proves nothing");
-        assert_eq!(told(domain(&json!([node("n9", "6e.1", "Ready")])), &[pod(0, "n1", "other")]), [], "of another job");
+        assert_eq!(
+            told(domain(&json!([node("n9", "6e.1", "Ready")])), &[pod(0, "n1", "other")]),
+            [],
+            "of another job"
+        );
         assert!(!may_have(&[&Pod::of_json(&json!({"spec": {"containers": []}}))]));
     }
 
@@ -157,7 +164,10 @@ mod tests {
         let said = told(domain(&json!([node("n1", "5f.7", "Ready"), node("n2", "6e.7", "NotReady")])), &pods);
         let severities: Vec<&str> = said.iter().map(|(severity, _)| severity.as_str()).collect();
         assert_eq!(severities, ["warning", "info", "info"]);
-        assert!(said[0].1.starts_with("pods of the job run on n3, which the domain does not have"), "{said:?}");
+        assert!(
+            said[0].1.starts_with("pods of the job run on n3, which the domain does not have"),
+            "{said:?}"
+        );
         assert!(said[1].1.contains("2 NVLink cliques (n1 in 5f.7; n2 in 6e.7)"), "{said:?}");
         assert!(said[2].1.starts_with("the IMEX daemon on n2 is not ready"), "{said:?}");
     }

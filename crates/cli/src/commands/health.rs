@@ -139,7 +139,9 @@ fn diagnostics(own: &HealthDiagnostics) -> Vec<String> {
         [] => "NCCL's own diagnostics: no check found all to be well".to_owned(),
         passed => format!("NCCL's own diagnostics found nothing in: {}", passed.join(", ")),
     }];
-    lines.extend(own.findings.iter().map(|found| format!("{} {}: {}", found.severity, found.code, found.message)));
+    lines.extend(
+        own.findings.iter().map(|found| format!("{} {}: {}", found.severity, found.code, found.message)),
+    );
     lines
 }
 

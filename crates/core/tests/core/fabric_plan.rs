@@ -98,7 +98,9 @@ fn the_flight_recorder_is_set_up_only_where_it_is_switched_on() {
 fn diagnostics_are_printed_only_where_they_are_switched_on_and_the_users_value_stays() {
     let set = |setting: Option<RuleSetting>, own: Option<&str>| {
         let mut worker = worker();
-        worker.env.extend(own.map(|value| EnvVar { name: "NCCL_RUN_DIAGNOSTICS".into(), value: value.into() }));
+        worker
+            .env
+            .extend(own.map(|value| EnvVar { name: "NCCL_RUN_DIAGNOSTICS".into(), value: value.into() }));
         let mut spec = llama(worker).build().unwrap();
         spec.fabric.rules.extend(setting.map(|setting| ("observe.diagnostics".into(), setting)));
         let plan = plan(&spec, "dgxc");

@@ -6,8 +6,8 @@ use weftrun_nccl::TransportMap;
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use crate::cause::named;
-use crate::diagnostics;
 use crate::cause::{Cause, CauseClass, Why, WhyState};
+use crate::diagnostics;
 use crate::health::{Culprit, HealthState, RAS, advisories_of};
 use crate::rules::{PROCESS_SILENT, rule_of_error};
 use weftrun_core::finding::{Confidence, Evidence, Finding, Severity};
@@ -75,7 +75,8 @@ impl HealthDiagnostics {
 
     /// Takes those of a diagnosis that are of NCCL's own diagnostics.
     pub fn new(logs: &TransportMap, findings: Vec<Finding>) -> Self {
-        let passed = logs.snapshot().own_diagnostics_passed().map(|check| check.as_str().to_owned()).collect();
+        let passed =
+            logs.snapshot().own_diagnostics_passed().map(|check| check.as_str().to_owned()).collect();
         Self { refused: None, passed, findings: findings.into_iter().filter(diagnostics::is_one).collect() }
     }
 }

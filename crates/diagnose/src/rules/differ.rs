@@ -34,7 +34,8 @@ rule(
 const MOST: usize = 4;
 
 fn others<'s>(seen: &'s RuleInput<'_>) -> impl Iterator<Item = &'s Difference<'s>> {
-    let has_own_rule = |difference: &&Difference<'_>| [NCCL_VERSION, NVLINK_DOMAIN].contains(&difference.name);
+    let has_own_rule =
+        |difference: &&Difference<'_>| [NCCL_VERSION, NVLINK_DOMAIN].contains(&difference.name);
     seen.differences().iter().filter(move |difference| !has_own_rule(difference))
 }
 
@@ -64,7 +65,8 @@ fn domain_lines<'s>(seen: &'s RuleInput<'_>) -> Vec<&'s Trace> {
 fn domains(seen: &RuleInput<'_>) -> Option<String> {
     let difference = domains_of(seen)?;
     let all = [&difference.usual].into_iter().chain(&difference.odd);
-    let told: Vec<String> = all.take(MOST).map(|holders| format!("{} in {}", who(holders), holders.value)).collect();
+    let told: Vec<String> =
+        all.take(MOST).map(|holders| format!("{} in {}", who(holders), holders.value)).collect();
     let more = if difference.odd.len() >= MOST { "; …" } else { "" };
     Some(format!(": {}{more}", told.join("; ")))
 }

@@ -31,7 +31,8 @@ fn with_report(lines: &str) -> String {
     };
     let line = |said: &str| format!("n0:100 NCCL DIAG {said}\n");
     let lines: String = lines.lines().map(|said| line(said.trim())).collect();
-    let (begin, end) = (line("=== RAS Diagnostics ==="), line("RAS diagnostics completed in 12.1 ms across 2 ranks"));
+    let (begin, end) =
+        (line("=== RAS Diagnostics ==="), line("RAS diagnostics completed in 12.1 ms across 2 ranks"));
     format!("{}{}{begin}{lines}{end}", begun(0), begun(1))
 }
 
@@ -42,7 +43,9 @@ fn a_clean_recording_has_only_what_was_not_checked() {
         assert_eq!(own_codes(&report), ["NCCL-DIAG-UNCHECKED"], "{name}");
         let unchecked = finding(&report, "NCCL-DIAG-UNCHECKED").unwrap();
         let message = unchecked["message"].as_str().unwrap();
-        for check in ["rdma_topo check: not usable", "IOMMU mode: unable", "ATS state: unable", "net bw: skipped"] {
+        for check in
+            ["rdma_topo check: not usable", "IOMMU mode: unable", "ATS state: unable", "net bw: skipped"]
+        {
             assert!(message.contains(check), "{message}");
         }
         assert_eq!(unchecked["evidence"].as_array().unwrap().len(), 4);
@@ -106,12 +109,32 @@ fn a_slow_nic_is_the_rank_that_nccl_names() {
 #[test]
 fn what_no_sentence_explains_is_quoted() {
     let said = [
-        ("[INFO] NVLink: inactive link(s) on rank(s) {1} across 2 ranks in comm 0x2a", "NCCL-DIAG-NVLINK", "warning"),
-        ("[INFO] Xid 79 detected 2 times on host n1. The NVIDIA Xid catalog recommends resetting the affected GPU.", "NCCL-DIAG-XID", "warning"),
-        ("[INFO] ECC: uncorrected volatile errors on rank(s) {1} (worst=3) across 2 ranks in comm 0x2a", "NCCL-DIAG-ECC", "warning"),
+        (
+            "[INFO] NVLink: inactive link(s) on rank(s) {1} across 2 ranks in comm 0x2a",
+            "NCCL-DIAG-NVLINK",
+            "warning",
+        ),
+        (
+            "[INFO] Xid 79 detected 2 times on host n1. The NVIDIA Xid catalog recommends resetting the affected GPU.",
+            "NCCL-DIAG-XID",
+            "warning",
+        ),
+        (
+            "[INFO] ECC: uncorrected volatile errors on rank(s) {1} (worst=3) across 2 ranks in comm 0x2a",
+            "NCCL-DIAG-ECC",
+            "warning",
+        ),
         ("[INFO] p2p: only 1/2 GPU-to-GPU peer accesses passed verification", "NCCL-DIAG-P2P", "warning"),
-        ("[INFO] GPU inventory: count mismatch across 2 ranks in comm 0x2a, rank(s) {1} differ from rank 0 (8)", "NCCL-DIAG-NODES-DIFFER", "warning"),
-        ("[INFO] IOMMU mode: enabled (DMA remapping) for 4 relevant device(s) across 2/2 ranks in comm 0x2a", "NCCL-DIAG-PCI", "warning"),
+        (
+            "[INFO] GPU inventory: count mismatch across 2 ranks in comm 0x2a, rank(s) {1} differ from rank 0 (8)",
+            "NCCL-DIAG-NODES-DIFFER",
+            "warning",
+        ),
+        (
+            "[INFO] IOMMU mode: enabled (DMA remapping) for 4 relevant device(s) across 2/2 ranks in comm 0x2a",
+            "NCCL-DIAG-PCI",
+            "warning",
+        ),
         ("[INFO] Paths: self+SYS(1/2) across 2 ranks in comm 0x2a", "NCCL-DIAG-NOTE", "info"),
         ("[INFO] A check of tomorrow: \u{1b}[31mred", "NCCL-DIAG-NOTE", "info"),
         ("[INFO] ECC: unavailable via NVML across 2 ranks in comm 0x2a", "NCCL-DIAG-UNCHECKED", "info"),
@@ -136,7 +159,9 @@ fn reports_of_an_earlier_attempt_and_of_every_communicator_do_not_add_up() {
     let found = finding(&report, "NCCL-DIAG-NVLINK").unwrap();
     assert_eq!(found["evidence"].as_array().unwrap().len(), 1);
     let many: String = (0..2000)
-        .map(|comm| format!("[INFO] NVLink: inactive link(s) on rank(s) {{1}} across 2 ranks in comm {comm:#x}\n"))
+        .map(|comm| {
+            format!("[INFO] NVLink: inactive link(s) on rank(s) {{1}} across 2 ranks in comm {comm:#x}\n")
+        })
         .collect();
     let report = crate::report(&with_report(&many));
     assert!(own_codes(&report).contains(&"NCCL-DIAG-UNCHECKED"), "what is not kept is said");

@@ -1,10 +1,9 @@
 //! What NCCL's own diagnostics found, each result with its line.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use super::ids::{ProcessId, SourceIndex};
 use super::signatures::{Trace, printable};
-use super::snapshot::Snapshot;
 use crate::diagnostics::{Check, Checked, Detail, DiagnosticLine, Outcome};
 use crate::parser::Entry;
 
@@ -28,10 +27,10 @@ pub struct OwnDiagnostic {
 /// All results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Diagnosed {
-    found: Vec<OwnDiagnostic>,
-    passed: BTreeSet<Check>,
-    dropped: u64,
-    skipped: Option<Trace>,
+    pub found: Vec<OwnDiagnostic>,
+    pub passed: BTreeSet<Check>,
+    pub dropped: u64,
+    pub skipped: Option<Trace>,
     /// The communicator that a process reports on: the lines of single values do not name it.
     reporting: HashMap<(SourceIndex, Option<ProcessId>), u64>,
 }
@@ -75,35 +74,5 @@ impl Diagnosed {
         } else {
             self.dropped += 1;
         }
-    }
-}
-
-impl<'a> Snapshot<'a> {
-    /// Returns what NCCL's own diagnostics found or could not check, of attempts that were not replaced by later ones.
-    pub fn own_diagnostics(&self) -> impl Iterator<Item = &'a OwnDiagnostic> {
-        let found = self.seen.diagnosed.found.iter();
-        found.filter(|known| known.trace.process.is_none_or(|process| self.is_alive(process)))
-    }
-
-    /// Returns what they checked and found to be well everywhere.
-    pub fn own_diagnostics_passed(&self) -> impl Iterator<Item = Check> {
-        let found: BTreeSet<Check> = self.own_diagnostics().map(|known| known.said.check).collect();
-        self.seen.diagnosed.passed.iter().copied().filter(move |check| !found.contains(check))
-    }
-
-    /// Returns how many results there were beyond those that are kept.
-    pub fn own_diagnostics_dropped(&self) -> u64 {
-        self.seen.diagnosed.dropped
-    }
-
-    /// Returns the line by which NCCL says that it made no diagnosis.
-    pub fn own_diagnostics_skipped(&self) -> Option<&'a Trace> {
-        self.seen.diagnosed.skipped.as_ref()
-    }
-
-    /// Returns the global ranks that a result names, as far as the logs prove them.
-    pub fn ranks_of_diagnostic(&self, found: &OwnDiagnostic) -> BTreeMap<u32, Option<u32>> {
-        let global = |rank: u32| self.rank_of_member(found.said.comm?, rank);
-        found.said.ranks.iter().map(|rank| (*rank, global(*rank))).collect()
     }
 }

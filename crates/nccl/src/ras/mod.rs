@@ -89,10 +89,14 @@ impl DiagnosticsReport {
             return Err(Unreadable::Empty);
         }
         let (body, refused, _) = body(&text);
-        let is_whole = || body.trim_end().lines().next_back().is_some_and(|last| last.contains("diagnostics completed in "));
+        let is_whole = || {
+            body.trim_end().lines().next_back().is_some_and(|last| last.contains("diagnostics completed in "))
+        };
         match refused.into_iter().next_back() {
             Some(refusal) => Err(Unreadable::Refused(refusal)),
-            None if body.starts_with("BUSY") => Err(Unreadable::Refused(body.lines().next().unwrap_or_default().chars().take(200).collect())),
+            None if body.starts_with("BUSY") => {
+                Err(Unreadable::Refused(body.lines().next().unwrap_or_default().chars().take(200).collect()))
+            }
             None if !body.contains("NCCL DIAG ") => Err(Unreadable::OtherProtocol),
             None if !is_whole() => Err(Unreadable::Damaged("it ends early".to_owned())),
             None => Ok(Self { text: body.to_owned() }),

@@ -14,8 +14,8 @@ use weftrun_core::nccl::ras::{self, EventReader, MONITOR, PeerEvent};
 use weftrun_diagnose::health::INTERVAL;
 
 use super::{
-    Answer, COLLECT, HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places, port,
-    query_address, refusal,
+    Answer, COLLECT, HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places,
+    port, query_address, refusal,
 };
 use crate::Job;
 use crate::runtime::on_runtime;

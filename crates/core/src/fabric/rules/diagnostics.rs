@@ -10,8 +10,16 @@ pub(crate) const RULE: &str = "observe.diagnostics";
 /// each communicator: it writes to the other GPUs' memory, and between nodes it runs `ib_write_bw` where the image has it
 /// (`docs/userguide/source/troubleshooting/diagnostics.rst` of NCCL 2.32.3, read 2026-11-25).
 const VARIABLES: [(&str, &str, &str); 2] = [
-    ("NCCL_RUN_RAS_DIAGNOSTICS", "1", "NCCL then compares drivers, NVLinks, memory errors and variables of all ranks, and prints what differs"),
-    ("NCCL_RUN_DIAGNOSTICS", "1", "NCCL then tests the traffic between GPUs and the bandwidth of each NIC, and prints which rank is slow"),
+    (
+        "NCCL_RUN_RAS_DIAGNOSTICS",
+        "1",
+        "NCCL then compares drivers, NVLinks, memory errors and variables of all ranks, and prints what differs",
+    ),
+    (
+        "NCCL_RUN_DIAGNOSTICS",
+        "1",
+        "NCCL then tests the traffic between GPUs and the bandwidth of each NIC, and prints which rank is slow",
+    ),
 ];
 
 /// Sets the variables where the rule is switched on, and never otherwise.
