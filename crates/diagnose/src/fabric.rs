@@ -12,7 +12,7 @@ use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace};
 use crate::cause::Why;
 use crate::rule_input::RuleInput;
 use crate::rules::{self, Blame, Rule, rules};
-use crate::{Measured, anomalies};
+use crate::{Measured, anomalies, diagnostics};
 
 /// The code of the finding that the log has no INFO lines.
 pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
@@ -42,6 +42,7 @@ pub fn findings(
     findings.extend(not_as_planned(seen, &findings));
     findings.extend(silent(plan, seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(seen));
+    findings.extend(diagnostics::findings(seen));
     findings.extend(known_bad_versions(seen));
     findings.extend(measured.and_then(network_bound).map(|finding| with(Confidence::Medium, finding)));
     findings.extend(measured.and_then(late).map(|finding| with(Confidence::High, finding)));

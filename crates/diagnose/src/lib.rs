@@ -23,6 +23,7 @@ pub mod cause;
 mod cluster;
 pub mod counters;
 mod diagnosis;
+pub mod diagnostics;
 pub mod explain;
 mod fabric;
 pub mod flight_recorder;

@@ -3,13 +3,14 @@
 use weftrun_core::catalogue::{self, Catalogue};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::JobDetail;
+use weftrun_core::{Finding, Severity};
 use weftrun_nccl::TransportMap;
 
 use crate::cause::{self, Cause, WhyState};
 use crate::nodes::unnamed_nodes;
 use crate::report::HealthReport;
 use crate::rule_input::RuleInput;
-use crate::{Diagnosis, Measured, cluster, fabric};
+use crate::{Diagnosis, Measured, cluster, diagnostics, fabric};
 
 /// What is known of a job: its logs, and whatever else was asked.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +70,11 @@ impl<'a> Sources<'a> {
         let measured = if seen.map.bandwidth().is_empty() { None } else { self.measured(&seen) };
         let mut findings = fabric::findings(self.plan, &seen, measured.as_deref());
         fabric::fold_consequences(&mut findings, &why);
-        why.findings
-            .extend(findings.iter().filter(|finding| fabric::OF_SPEED.contains(&&*finding.code)).cloned());
+        let in_why = |finding: &&Finding| {
+            fabric::OF_SPEED.contains(&&*finding.code)
+                || diagnostics::is_one(finding) && finding.severity > Severity::Info
+        };
+        why.findings.extend(findings.iter().filter(in_why).cloned());
         let ok = fabric::judge(&seen, &findings);
         let expected = self.plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
             let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;

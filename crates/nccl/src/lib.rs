@@ -20,6 +20,7 @@ mod word_enum;
 pub mod bandwidth;
 mod channel;
 mod comm;
+pub mod diagnostics;
 mod event;
 pub mod failure;
 pub mod flight_recorder;
@@ -35,6 +36,7 @@ mod signature;
 mod source;
 mod text;
 mod throughput;
+pub mod ucx;
 
 pub use channel::{ChannelLine, Kind, Side, Transport};
 pub use comm::{CommLine, Step};
@@ -42,8 +44,9 @@ pub use event::{Connected, NcclEvent};
 pub use lines::{Candidates, Escape, LINE_CAP, OpenLine, measure_escape, pieces, unwrap};
 pub use map::{
     Anomalies, Channels, CommView, Devices, DevicesOfEnds, Difference, Doubts, Event, FabricSeen, GdrSeen,
-    Holders, NCCL_VERSION, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,
-    SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who, printable,
+    Holders, NCCL_VERSION, NVLINK_DOMAIN, OwnDiagnostic, PairView, Phase, PluginSeen, Port, RankView,
+    SignatureHits, Signatures, Snapshot, SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse,
+    Verdict, Who, is_of_one_process, printable,
 };
 pub use network::{NamedNetwork, Network};
 pub use parser::{Entry, Parser};

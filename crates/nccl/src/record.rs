@@ -15,7 +15,9 @@ pub enum Level {
     Attention,
     /// `NCCL WARN`, and since 2.32 `NCCL ERROR`.
     Warn,
-    /// `NCCL TRACE`, `NCCL CALL`, `NCCL DIAG` (2.31) and the like.
+    /// `NCCL DIAG` (since 2.31): NCCL's own diagnostics.
+    Diagnostics,
+    /// `NCCL TRACE`, `NCCL CALL` and the like.
     Other,
 }
 
@@ -149,7 +151,7 @@ fn level(line: &[u8], from: usize) -> Option<(Level, usize)> {
         (b"WARN", Level::Warn),
         (b"ERROR", Level::Warn),
         (b"ATTN", Level::Attention),
-        (b"DIAG", Level::Other),
+        (b"DIAG", Level::Diagnostics),
         (b"TRACE", Level::Other),
         (b"CALL", Level::Other),
         (b"ABORT", Level::Warn),
@@ -169,6 +171,12 @@ fn head(before: &[u8], level: Level) -> (usize, Record<'_>) {
     let record = |writer, device, location| Record { writer, device, level, location, message: b"" };
     let low = before.len().saturating_sub(REACH);
     let near = &before[low..];
+    // DIAG lines have neither thread nor device.
+    if level == Level::Diagnostics
+        && let Some((writer, begins)) = diagnostics_writer(near.trim_ascii_end())
+    {
+        return (low + begins, record(Some(writer), None, b""));
+    }
     let mut search = near.len();
     while let Some(close) = memchr::memrchr(b']', &near[..search]) {
         search = close;
@@ -204,7 +212,20 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
     let tid = id(&left[last + 1..])?;
     let middle = memchr::memrchr(b':', &left[..last])?;
     let pid = id(&left[middle + 1..last])?;
-    let host = &left[..middle];
+    let (host, begins) = host_before(&left[..middle])?;
+    Some((Writer { host, pid, tid, device }, begins))
+}
+
+/// Reads `host:pid` at the end of `left`, as NCCL puts before `NCCL DIAG`.
+fn diagnostics_writer(left: &[u8]) -> Option<(Writer<'_>, usize)> {
+    let last = memchr::memrchr(b':', left)?;
+    let pid = id(&left[last + 1..])?;
+    let (host, begins) = host_before(&left[..last])?;
+    Some((Writer { host, pid, tid: pid, device: None }, begins))
+}
+
+/// Reads the name of a host at the end of `host`; returns it and its start.
+fn host_before(host: &[u8]) -> Option<(&str, usize)> {
     let mut begins = host
         .iter()
         .rposition(|byte| {
@@ -216,13 +237,13 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
         .map_or(0, |at| at + 1);
     // Cuts `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.
     if let Some(close) = memchr::memrchr2(b')', b'>', &host[begins..])
-        && begins + close + 1 < middle
+        && begins + close + 1 < host.len()
     {
         begins += close + 1;
     }
     begins += glued_record(&host[begins..]);
     let host = text(&host[begins..]);
-    (host.len() <= 255).then_some((Writer { host, pid, tid, device }, begins))
+    (host.len() <= 255).then_some((host, begins))
 }
 
 /// Returns the length of another record's text before the host, since two ranks that write at once leave

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use weftrun_nccl::ras::{EventReader, Report, Unreadable};
+use weftrun_nccl::ras::{DiagnosticsReport, EventReader, Report, Unreadable};
 
 /// What the server sent in each conversation of a recording that ended in a report, as one piece.
 fn answers(recording: &str) -> Vec<String> {
@@ -16,6 +16,59 @@ fn answers(recording: &str) -> Vec<String> {
         talk.iter().map(|part| part["got"].as_str().map(str::to_owned)).collect()
     };
     talks.filter_map(|talk| parts(&talk)).collect()
+}
+
+/// What the server sent in each conversation of a recording that asked for NCCL's own diagnostics.
+fn diagnostics(recording: &str) -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ras").join(recording);
+    let text = std::fs::read_to_string(file).unwrap();
+    let talks = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let asked = talks.filter(|talk| {
+        talk["talk"].as_array().is_some_and(|talk| talk.last().unwrap()["sent"] == "DIAGNOSTICS")
+    });
+    let got = |talk: serde_json::Value| {
+        talk["talk"].as_array().unwrap().iter().map(|part| part["got"].as_str().unwrap().to_owned()).collect()
+    };
+    asked.map(got).collect()
+}
+
+#[test]
+fn diagnostics_are_whole_or_refused() {
+    for recording in ["v2.32.3/env.jsonl", "v2.32.3/busy.jsonl", "v2.32.3/kill.jsonl"] {
+        let read: Vec<_> =
+            diagnostics(recording).iter().map(|answer| DiagnosticsReport::read(answer.as_bytes())).collect();
+        let refused = |read: &Result<DiagnosticsReport, Unreadable>, words: &str| matches!(read, Err(Unreadable::Refused(why)) if why.contains(words));
+        assert!(read[0].as_ref().unwrap().text.contains("[OK]   NVLink: 18 links per GPU"), "{recording}");
+        assert!(
+            read.iter().any(|read| refused(read, "BUSY: diagnostics already in progress")),
+            "{recording}"
+        );
+        assert!(refused(read.last().unwrap(), "diagnostics only supports text output"), "{recording}");
+    }
+    let whole = diagnostics("v2.32.3/env.jsonl").swap_remove(0);
+    for end in 0..whole.trim_end().len() - " across 2 RAS peers".len() - "6.3 ms".len() - 2 {
+        assert!(DiagnosticsReport::read(&whole.as_bytes()[..end]).is_err(), "cut at {end}");
+    }
+    assert_eq!(DiagnosticsReport::read(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Err(Unreadable::OtherProtocol));
+}
+
+#[test]
+fn a_killed_process_of_2_32_is_an_event_though_no_peer_is_named_in_some() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ras/v2.32.3/kill.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    let talks = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let monitors = talks.filter_map(|talk| talk["monitor"].as_array().cloned());
+    let bytes: String =
+        monitors.flatten().filter_map(|part| part["got"].as_str().map(str::to_owned)).collect();
+    let events = EventReader::default().feed(bytes.as_bytes());
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(
+        (event.name.as_str(), event.host.as_str(), event.pid),
+        ("PEER_DISCONNECTED", "192.0.2.2", Some(1030))
+    );
+    let usual = b"{\"event\": \"PEER_CONNECTED\", \"peer\": null}{\"event\": \"PEER_DEAD\", \"peer\": null}";
+    let names: Vec<_> = EventReader::default().feed(usual).into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["PEER_DEAD"]);
 }
 
 fn reports(recording: &str) -> Vec<Report> {

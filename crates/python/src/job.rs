@@ -147,18 +147,19 @@ impl Job {
     }
 
     /// Returns what NCCL's RAS service reports, as `weftrun health -o json` does.
-    #[pyo3(signature = (observe, timeout, force))]
+    #[pyo3(signature = (observe, timeout, force, diagnose))]
     fn health<'py>(
         &self,
         py: Python<'py>,
         observe: f64,
         timeout: f64,
         force: bool,
+        diagnose: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let mut options = HealthOptions::default();
         options.observe = duration(observe).unwrap_or(options.observe);
         options.timeout = duration(timeout).unwrap_or(options.timeout);
-        options.force = force;
+        (options.force, options.diagnose) = (force, diagnose);
         let report = self.session.run(py, self.job.get()?.health(&options))?;
         plain(py, &report)
     }

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::nccl::ras::{self, Report};
+use weftrun_core::nccl::ras::{self, DiagnosticsReport, Report, Unreadable};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::Sources;
 use weftrun_diagnose::cause::{Why, WhyState};
@@ -21,6 +21,7 @@ use crate::Job;
 use crate::inspect::NO_TOOL;
 use crate::runtime::on_runtime;
 
+mod diagnose;
 mod profiler;
 mod watch;
 
@@ -38,11 +39,18 @@ pub struct HealthOptions {
     pub timeout: Duration,
     /// Query versions of NCCL whose RAS service can crash the job.
     pub force: bool,
+    /// Ask for NCCL's own diagnostics too (NCCL 2.31 and later).
+    pub diagnose: bool,
 }
 
 impl Default for HealthOptions {
     fn default() -> Self {
-        Self { observe: Duration::from_secs(20), timeout: Duration::from_secs(20), force: false }
+        Self {
+            observe: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
+            force: false,
+            diagnose: false,
+        }
     }
 }
 
@@ -69,6 +77,24 @@ impl NoReport {
             Self::Final(state, reason) => Self::Final(state, format!("{before}; {reason}")),
             Self::Next(reason) => Self::Next(format!("{before}; {reason}")),
         }
+    }
+}
+
+/// What an answer of the service is read as.
+trait Answer: Sized + Send + 'static {
+    /// Reads everything the service sent.
+    fn read(bytes: &[u8]) -> std::result::Result<Self, Unreadable>;
+}
+
+impl Answer for Report {
+    fn read(bytes: &[u8]) -> std::result::Result<Self, Unreadable> {
+        Self::read(bytes)
+    }
+}
+
+impl Answer for DiagnosticsReport {
+    fn read(bytes: &[u8]) -> std::result::Result<Self, Unreadable> {
+        Self::read(bytes)
     }
 }
 
@@ -141,7 +167,7 @@ impl Job {
         if !safe {
             return None;
         }
-        let options = HealthOptions { observe: observed, timeout: INTERVAL, force: false };
+        let options = HealthOptions { observe: observed, timeout: INTERVAL, force: false, diagnose: false };
         let answer = on_runtime(observe(Target::new(self, logs), logs, &options)).await;
         let health = answer.ok()?;
         if matches!(health.state, HealthState::Unreachable | HealthState::Unsupported) {
@@ -160,13 +186,13 @@ impl Job {
 
     /// Sends one query. If a port cannot be connected to, because the right is missing or the cluster does
     /// not support it, this query and all later ones go through a command.
-    async fn query(
+    async fn query<A: Answer>(
         &self,
         port: u16,
         rank: Option<u32>,
         way: &mut Way,
         request: &str,
-    ) -> std::result::Result<Report, NoReport> {
+    ) -> std::result::Result<A, NoReport> {
         if *way == Way::Port {
             match self.query_port(port, rank, request).await {
                 Err(error)
@@ -184,19 +210,19 @@ impl Job {
         self.query_by_command(port, rank, request).await.map_err(|no| no.after(before))
     }
 
-    async fn query_port(&self, port: u16, rank: Option<u32>, request: &str) -> Result<Report> {
+    async fn query_port<A: Answer>(&self, port: u16, rank: Option<u32>, request: &str) -> Result<A> {
         let connection = self.open_port(rank, port).await?;
         let answer = converse(connection.as_ref(), request).await?;
         parsed(answer).await.0.map_err(|error| Error::new(ErrorKind::Protocol, error))
     }
 
     /// Sends one query from inside the job: through bash, Python or netcat.
-    async fn query_by_command(
+    async fn query_by_command<A: Answer>(
         &self,
         port: u16,
         rank: Option<u32>,
         request: &str,
-    ) -> std::result::Result<Report, NoReport> {
+    ) -> std::result::Result<A, NoReport> {
         let mut command = ExecRequest::new(["sh", "-c", &script(port, request)]);
         command.rank = rank;
         match self.collect(&command, ras::MAX_ANSWER).await {
@@ -247,14 +273,18 @@ async fn observe(
         return Ok(HealthReport::without_answer(state, reason, Asked::default()));
     }
     let mut watch = Watch::new(logs, options);
-    loop {
+    let mut report = loop {
         let asked = target.ask(&ras::request(COLLECT), options.timeout).await;
         match watch.take(asked, &target.via()) {
             Next::Repeat => tokio::time::sleep(INTERVAL).await,
             Next::Elsewhere(_) if target.has_further_place() => target.advance(),
-            Next::Done(report) | Next::Elsewhere(report) => return Ok(report),
+            Next::Done(report) | Next::Elsewhere(report) => break report,
         }
+    };
+    if options.diagnose {
+        report.diagnostics = Some(diagnose::ask(&mut target, logs, &report, options).await);
     }
+    Ok(report)
 }
 
 fn check_address(address: &str) -> Result<()> {
@@ -267,7 +297,7 @@ fn check_address(address: &str) -> Result<()> {
     Ok(())
 }
 
-async fn query_address(address: &str, request: &str) -> std::result::Result<Report, String> {
+async fn query_address<A: Answer>(address: &str, request: &str) -> std::result::Result<A, String> {
     let stream =
         TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
     let answer = converse(&Tcp::from(stream), request).await;
@@ -277,11 +307,11 @@ async fn query_address(address: &str, request: &str) -> std::result::Result<Repo
 
 /// Parses an answer beside the caller, whose time limit would otherwise wait for the end of a hostile one. Returns the
 /// answer too.
-async fn parsed(answer: Vec<u8>) -> (std::result::Result<Report, String>, Vec<u8>) {
+async fn parsed<A: Answer>(answer: Vec<u8>) -> (std::result::Result<A, String>, Vec<u8>) {
     let (to, from) = tokio::sync::oneshot::channel();
     // Not a blocking task of the runtime: its end would be waited for when the runtime is dropped.
     std::thread::spawn(move || {
-        let report = Report::read(&answer).map_err(|error| error.to_string());
+        let report = A::read(&answer).map_err(|error| error.to_string());
         let _ = to.send((report, answer));
     });
     from.await.unwrap_or_else(|_| (Err("the answer could not be parsed".to_owned()), Vec::new()))

@@ -17,6 +17,8 @@ pub struct Personality {
     pub events: Vec<String>,
     /// The answer to a request to switch the profiler off; empty for a release before NCCL 2.31, which does not know it.
     pub control: &'static str,
+    /// The answers to requests for NCCL's own diagnostics; none for a release before NCCL 2.31.
+    pub diagnostics: Vec<String>,
 }
 
 /// Returns the file of a recording: `v2.28.9/hang`.
@@ -41,6 +43,12 @@ impl Personality {
             personality.events.extend(events.map(str::to_owned));
             let last = talk["talk"].as_array().and_then(|talk| talk.last());
             let sent = last.and_then(|last| last["sent"].as_str()).unwrap_or_default();
+            let in_json = talk["talk"]
+                .as_array()
+                .is_some_and(|talk| talk.iter().any(|part| part["sent"] == "SET FORMAT json"));
+            if sent == "DIAGNOSTICS" && !in_json {
+                personality.diagnostics.extend(last.and_then(|last| last["got"].as_str()).map(str::to_owned));
+            }
             if let Some(got) = last.and_then(|last| last["got"].as_str()).filter(|_| sent.ends_with("STATUS"))
             {
                 let reports =
@@ -88,8 +96,13 @@ impl Personality {
                     out.shutdown(Shutdown::Both).ok()?;
                     return None;
                 }
-                "MONITOR lifecycle" if in_json && !self.events.is_empty() => {
+                "MONITOR all" if in_json && !self.events.is_empty() => {
                     format!("OK\n{}", self.events.concat())
+                }
+                "DIAGNOSTICS" if !self.diagnostics.is_empty() => {
+                    out.write_all(self.diagnostics.first()?.as_bytes()).ok()?;
+                    out.shutdown(Shutdown::Both).ok()?;
+                    return None;
                 }
                 "control profiler_mask none" if !self.control.is_empty() => self.control.to_owned(),
                 timeout if timeout.starts_with("TIMEOUT ") => "OK\n".to_owned(),

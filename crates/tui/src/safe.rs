@@ -63,6 +63,10 @@ pub fn health(mut report: HealthReport) -> HealthReport {
         clean(&mut culprit.host);
         clean(&mut culprit.why);
     }
+    if let Some(own) = &mut report.diagnostics {
+        own.refused.iter_mut().chain(&mut own.passed).for_each(clean);
+        own.findings = std::mem::take(&mut own.findings).into_iter().map(finding).collect();
+    }
     report
 }
 

@@ -82,11 +82,23 @@ pub(crate) fn in_use(host: &str, gpus: &[GpuState], processes: &str) -> Option<S
     ];
     let had: Vec<String> = had.into_iter().flatten().collect();
     // The list does not say which GPU a program uses.
-    let by = match processes.trim_end_matches(';') {
-        "" => String::new(),
-        all => format!("; programs on the GPUs of the node: {all}"),
+    let all: Vec<String> = processes.split(';').filter(|one| !one.is_empty()).map(program).collect();
+    let by = match all.as_slice() {
+        [] => String::new(),
+        all => format!("; programs on the GPUs of the node: {}", all.join("; ")),
     };
     Some(format!("{names} of {host} in use before the benchmark: {}{by}", had.join(", ")))
+}
+
+/// Describes a program: `813 python3 @job_4711` is of a job of Slurm, `@pod1b…` of a pod, any other word of a user.
+fn program(listed: &str) -> String {
+    let Some((name, of)) = listed.rsplit_once(" @") else { return listed.to_owned() };
+    let of = match (of.strip_prefix("job_"), of.strip_prefix("pod")) {
+        (Some(job), _) if job.bytes().all(|byte| byte.is_ascii_digit()) => format!("Slurm job {job}"),
+        (_, Some(uid)) if uid.len() == 36 => format!("the pod with UID {}", uid.replace('_', "-")),
+        _ => format!("user {of}"),
+    };
+    format!("{name} of {of}")
 }
 
 /// Returns what slows the GPUs of a node.
@@ -168,6 +180,22 @@ mod tests {
             in_use("a", &used, "775 python3;").unwrap(),
             "GPU 1 of a in use before the benchmark: busy for up to 100 % of the time, up to 40000 MiB of memory; programs on the GPUs of the node: 775 python3"
         );
+    }
+
+    #[test]
+    fn a_program_is_of_a_job_a_pod_or_a_user() {
+        for (listed, told) in [
+            ("813 python3 @job_4711", "813 python3 of Slurm job 4711"),
+            (
+                "9 my prog @pod1b4e28ba_2fa1_11d2_883f_0016d3cca427",
+                "9 my prog of the pod with UID 1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+            ),
+            ("813 python3 @root", "813 python3 of user root"),
+            ("813 python3 @job_x", "813 python3 of user job_x"),
+            ("813 python3", "813 python3"),
+        ] {
+            assert_eq!(program(listed), told);
+        }
     }
 
     /// The driver that starts for the question is busy itself, and leaves no memory in use.

@@ -5,6 +5,7 @@
 extern crate weftrun_nccl;
 
 mod bisect;
+mod bus;
 mod device;
 mod gpu;
 mod history;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use weftrun_nccl::{LINE_CAP, pieces};
 
+use super::bus;
 use super::device::Device;
 use super::gpu::{self, GpuState};
 use weftrun_core::Finding;
@@ -29,7 +30,7 @@ const CLOCK: u64 = 30;
 /// Largest offset of a node's clock from its time server, seconds.
 const OFFSET: f64 = 1.0;
 /// Facts that differ between nodes without a reason for concern, or that have findings of their own.
-const OWN: [&str; 6] = ["host", "clock", "interfaces", "clock_offset", GPUS, PROCESSES];
+const OWN: [&str; 7] = ["host", "clock", "interfaces", "clock_offset", GPUS, PROCESSES, bus::XIDS];
 /// The state of each GPU, and the programs that use them.
 const GPUS: &str = "gpu_states";
 const PROCESSES: &str = "gpu_processes";
@@ -286,7 +287,9 @@ impl Probes {
             )
         });
         let slow = self.before.iter().flat_map(|(host, node)| gpu::findings(host, &gpus(node)));
-        in_use.chain(links_down).chain(slow)
+        let of_bus =
+            self.before.iter().flat_map(|(host, node)| bus::findings(host, |name| value_of(node, name)));
+        in_use.chain(links_down).chain(slow).chain(of_bus)
     }
 
     fn offsets(&self) -> impl Iterator<Item = Finding> {

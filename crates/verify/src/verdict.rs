@@ -163,12 +163,17 @@ impl Setting {
 
     fn not_published(&self) -> String {
         let (name, nodes) = (&self.row.name, counted(self.nodes as usize, "node"));
+        if !self.is_type {
+            return format!(
+                "the log shows a {name}, and not what joins {nodes} of them: give --instance-type"
+            );
+        }
         let others = match bandwidths().iter().any(|row| row.is_of(name)) {
             true => format!("; `weftrun instances {name}` lists figures of others"),
             false => String::new(),
         };
         let (collective, ranks) = (self.collective, self.ranks);
-        format!("no figure of {collective} on {nodes} {name} with {ranks} ranks was published{others}")
+        format!("no figure of {collective} with {ranks} ranks on {nodes} of {name} was published{others}")
     }
 }
 
@@ -227,20 +232,18 @@ fn setting(
             let seen = match (&run.gpu, run.ranks, nodes) {
                 (Some(gpu), Some(ranks), Some(nodes)) => {
                     format!(
-                        "of {} of {gpu} on {} ",
+                        "the {} ({gpu}, {})",
                         counted(ranks as usize, "GPU"),
                         counted(nodes as usize, "node")
                     )
                 }
-                _ => String::new(),
+                _ => "the ranks".to_owned(),
             };
             let unknown = named.map_or_else(
                 || "the instance type is not known".to_owned(),
                 |name| format!("the catalogue has no instance type `{name}`"),
             );
-            Err(format!(
-                "{unknown}, and the log {seen}does not show what joins the ranks: give --instance-type"
-            ))
+            Err(format!("{unknown}, and the log does not show what joins {seen}: give --instance-type"))
         }
         (_, None, _) => Err("the number of nodes is not known: give --nodes".to_owned()),
         _ => Err("the number of ranks is not known".to_owned()),
@@ -291,7 +294,9 @@ impl<'a> References<'a> {
     /// Returns the part of the line rate, with its calculation.
     fn of_limit(&self, busbw: f64) -> Option<String> {
         let limit = self.limit?;
-        Some(format!("{:.0} % of {}, {}", busbw / limit.low * 100.0, limit.range(), limit.what))
+        let part = busbw / limit.low * 100.0;
+        let of = if limit.high > limit.low { "the lower end of " } else { "" };
+        Some(format!("{part:.0} % of {of}{}, {}", limit.range(), limit.what))
     }
 
     /// Returns whether the line rate is reached. Rings of two nodes reach it, and trees and NVLink SHARP exceed it: both are
@@ -364,6 +369,31 @@ mod tests {
         assert_eq!(verdict, Verdict::Degraded);
         assert!(reason.contains("26 %") && reason.contains("77.9"), "{reason}");
         assert_eq!(judged("nan").0, Verdict::Fail);
+    }
+
+    /// Half of a NIC, or one, is beside a rank that has its node for itself.
+    #[test]
+    fn of_a_range_the_percent_is_of_its_lower_end() {
+        let log = "# Using devices\n#  Rank  0 Group  0 Pid  1 on  a device  0 [0x10] NVIDIA A100\n#  Rank  1 Group  0 Pid  2 on  b device  0 [0x10] NVIDIA A100\n";
+        let row = "2147483648 536870912 float sum -1 51000.0 42.1 5.0 0 51000.0 42.1 5.0 0\n";
+        let run = read(format!("{log}{row}").as_bytes()).remove(0);
+        let subject = of(Some("p4d.24xlarge"), Some(2), Some(Collective::AllGather));
+        let reason = judge(&run, &subject, &Probes::default()).reason;
+        assert!(reason.contains("5.0 GB/s is 80 % of the lower end of 6.25 to 12.5 GB/s"), "{reason}");
+    }
+
+    #[test]
+    fn a_machine_without_a_known_network_is_named_and_the_type_is_asked_for() {
+        let log = "weftrun-probe {\"host\":\"a\",\"gpus\":\"2 NVIDIA H200;\",\"nvlinks\":36,\"nvlink_pairs\":\"2 NV18;\",\"nvlink_rates\":\"36 26.562 GB/s;\",\"interfaces\":[]}\n";
+        let mut probes = Probes::default();
+        probes.read(log.as_bytes());
+        let mut run = run("50.0");
+        (run.ranks, run.nodes) = (Some(4), Some(2));
+        let reason = judge(&run, &of(None, Some(2), Some(Collective::AllReduce)), &probes).reason;
+        assert_eq!(
+            reason,
+            "50.0 GB/s; the log shows a node with 2 NVIDIA H200, and not what joins 2 nodes of them: give --instance-type"
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::error;
 use super::gang;
 use super::kinds::Kind;
 use super::namespace;
+use super::nvlink_domain::{self, Domain};
 use super::pod::{CODE, SUBMISSION};
 use super::status::Job;
 use super::usage;
@@ -265,6 +266,14 @@ impl Client {
             // Without the right to the pods of others, nothing is known of them.
             let others = named.cluster.list_as(&Resource::PODS, "", "", |object| Pod::of_json(&object)).await;
             detail.findings.splice(0..0, gang::finding(&job, &pods, &others.unwrap_or_default()));
+        }
+        if nvlink_domain::may_have(&pods) {
+            // A cluster without the driver for NVLink domains has none, and nobody need have the right to them.
+            let domains = named
+                .cluster
+                .list_as(&Resource::COMPUTE_DOMAINS, "", "", |object| Domain::of_json(&object))
+                .await;
+            detail.findings.extend(nvlink_domain::findings(&domains.unwrap_or_default(), &pods));
         }
         detail.history = events.iter().map(|event| message(&detail.summary.handle, event)).collect();
         detail.facts = vec![

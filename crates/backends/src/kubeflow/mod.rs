@@ -14,6 +14,7 @@ mod kinds;
 mod logs;
 mod mpi_job;
 mod namespace;
+mod nvlink_domain;
 mod object;
 mod pod;
 mod preflight;

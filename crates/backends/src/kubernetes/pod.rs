@@ -37,6 +37,8 @@ pub struct Pod {
     pub created: Option<Timestamp>,
     /// GPUs that its containers hold.
     pub gpus: u64,
+    /// The templates of its resource claims.
+    pub claim_templates: Vec<String>,
     /// Its priority, with the name of the class that gives it.
     pub priority: String,
     /// What took it from the job, if something did.
@@ -201,6 +203,12 @@ impl Pod {
             node: spec["nodeName"].as_str().map(str::to_owned),
             unschedulable,
             gpus: gpus(spec),
+            claim_templates: spec["resourceClaims"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|claim| claim["resourceClaimTemplateName"].as_str().map(str::to_owned))
+                .collect(),
             priority: priority(spec),
             disruption: condition("DisruptionTarget").filter(|condition| condition["status"] == "True").map(
                 |condition| Disruption {

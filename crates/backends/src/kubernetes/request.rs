@@ -77,12 +77,16 @@ impl Resource {
     pub const TRAINING_RUNTIMES: Self =
         Self::of("trainer.kubeflow.org", "v1alpha1", "trainingruntimes", "TrainingRuntime");
 
+    /// Domains of NVLink that joins several nodes: `api/nvidia.com/resource/v1beta1/computedomain.go` of NVIDIA's DRA driver.
+    pub const COMPUTE_DOMAINS: Self =
+        Self::of("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain");
+
     /// Kinds that are created with a job, and refer to nothing else.
     pub const COMPANIONS: [Self; 4] = [
         Self::CONFIG_MAPS,
         Self::TRAINING_RUNTIMES,
         Self::of("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
-        Self::of("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain"),
+        Self::COMPUTE_DOMAINS,
     ];
 
     /// Returns it with the objects of all namespaces.

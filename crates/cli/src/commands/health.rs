@@ -7,7 +7,7 @@ use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::ras::PeerEvent;
 use weftrun::diagnose::health::{HealthState, RAS};
-use weftrun::report::HealthReport;
+use weftrun::report::{HealthDiagnostics, HealthReport};
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
 use crate::context::Context;
@@ -21,6 +21,7 @@ Examples:
   weftrun health llama                          a running job, by its name or handle
   weftrun health llama --observe 3m             watch ranks that are behind for three minutes
   weftrun health llama --watch                  a line for each change, until the job ends or Ctrl-C
+  weftrun health llama --diagnose               with NCCL's own diagnostics of all ranks
   weftrun health --address localhost:28028      a RAS service that is reachable from here
   weftrun health --address localhost:28028 rank*.log      the same, with global ranks from the logs
   weftrun health -o json llama | jq .culprits
@@ -47,6 +48,9 @@ pub struct HealthArgs {
     /// Print a line for each change until the job ends or Ctrl-C
     #[arg(long, conflicts_with = "observe")]
     pub watch: bool,
+    /// Ask for NCCL's own diagnostics too: drivers, NVLinks, memory errors and variables of all ranks (NCCL 2.31 and later)
+    #[arg(long, conflicts_with = "watch")]
+    pub diagnose: bool,
     /// Query versions of NCCL that a query can crash
     #[arg(long)]
     pub force: bool,
@@ -56,6 +60,7 @@ pub struct HealthArgs {
 pub fn run(context: &Context, args: &HealthArgs) -> Result<u8> {
     let mut options = HealthOptions::default();
     (options.observe, options.timeout, options.force) = (args.observe, args.timeout, args.force);
+    options.diagnose = args.diagnose;
     if args.watch {
         return watch(context, args, &options);
     }
@@ -125,6 +130,21 @@ fn lines(report: &HealthReport) -> Vec<String> {
     lines
 }
 
+/// Returns the lines of NCCL's own diagnostics.
+fn diagnostics(own: &HealthDiagnostics) -> Vec<String> {
+    if let Some(why) = &own.refused {
+        return vec![format!("NCCL's own diagnostics: none: {why}")];
+    }
+    let mut lines = vec![match own.passed.as_slice() {
+        [] => "NCCL's own diagnostics: no check found all to be well".to_owned(),
+        passed => format!("NCCL's own diagnostics found nothing in: {}", passed.join(", ")),
+    }];
+    lines.extend(
+        own.findings.iter().map(|found| format!("{} {}: {}", found.severity, found.code, found.message)),
+    );
+    lines
+}
+
 fn one_job() -> Error {
     Error::new(ErrorKind::Usage, "one job at a time")
         .hint("log files are read with --address only; `weftrun why FILES` reads logs alone")
@@ -148,6 +168,7 @@ fn text(report: &HealthReport) -> String {
     let by_logs =
         report.cause.as_ref().filter(|cause| cause.evidence.iter().any(|evidence| evidence.source != RAS));
     lines.extend(by_logs.map(|cause| format!("cause: {}: {}: {}", cause.class, cause.who(), cause.what)));
+    lines.extend(report.diagnostics.iter().flat_map(diagnostics));
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
     if let Some(version) = &report.nccl_version {
         lines.push(format!("NCCL {version}, through {}", report.asked.via));

@@ -53,6 +53,56 @@ fn each_recording_has_its_state_and_its_culprits() {
 }
 
 #[test]
+fn nccls_own_diagnostics_are_asked_for_on_request_only() {
+    let place = Place::new();
+    let log =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../nccl/tests/data/diagnostics/nccl-2.32.3-env.log");
+    let log = log.to_str().unwrap();
+    assert!(asked(&place, "v2.32.3/env", log)["diagnostics"].is_null());
+    let report = asked(&place, "v2.32.3/env", &format!("--diagnose {log}"));
+    let own = &report["diagnostics"];
+    let codes: Vec<&Value> = own["findings"].as_array().unwrap().iter().map(|found| &found["code"]).collect();
+    assert_eq!(
+        (&report["state"], codes),
+        (&json!("healthy"), vec![&json!("NCCL-DIAG-ENVIRONMENT"), &json!("NCCL-DIAG-UNCHECKED")])
+    );
+    assert!(own["passed"].as_array().unwrap().contains(&json!("NVLink")), "{own:#}");
+
+    let port = Personality::of("v2.32.3/env").serve();
+    let text = place.run(&format!("health --observe 0s --diagnose --address 127.0.0.1:{port}")).ok().out;
+    let passed = "NCCL's own diagnostics found nothing in: GPU inventory, CUDA driver version, NVIDIA graphics driver version, ECC, Xid/SXid, NVLink, Paths";
+    assert!(text.lines().any(|line| line == passed), "{text}");
+    // Without the log nothing proves the ranks of the job.
+    assert!(
+        text.contains(
+            "NCCL_BUFFSIZE is not set on rank 0 of the communicator, `8388608` on rank 1 of the communicator"
+        ),
+        "{text}"
+    );
+
+    let refused = |personality: Personality, more: &str| {
+        let port = personality.serve();
+        let run =
+            place.run(&format!("health --observe 0s --diagnose -o json --address 127.0.0.1:{port} {more}"));
+        run.ok().json()["diagnostics"]["refused"].as_str().unwrap().to_owned()
+    };
+    let mut busy = Personality::of("v2.32.3/env");
+    busy.diagnostics = vec!["BUSY: diagnostics already in progress\n".to_owned()];
+    assert_eq!(
+        refused(busy, ""),
+        "the RAS service refused the request: BUSY: diagnostics already in progress"
+    );
+    let mut other = Personality::of("v2.32.3/env");
+    other.diagnostics = Personality::of("v2.32.3/kill").diagnostics;
+    assert_eq!(refused(other, ""), "another job's RAS service answered in between: ask again");
+    let old = refused(Personality::of("v2.30.7/split"), "");
+    assert_eq!(old, "NCCL 2.30.7 has no diagnostics of its own; they exist since 2.31");
+    let mut silent = Personality::of("v2.32.3/env");
+    silent.diagnostics = vec!["vm:1 NCCL DIAG === RAS Diagnostics ===\n".to_owned()];
+    assert_eq!(refused(silent, ""), "the RAS report cannot be read: it ends early");
+}
+
+#[test]
 fn each_process_counts_once_and_an_error_is_not_a_delay() {
     let place = Place::new();
     let rank = |rank: u32, error: i32| {

@@ -145,7 +145,7 @@ fn a_users_row_changes_a_known_one_or_extends_it() {
     assert!(ours.from_config && ours.fabric == NodeFabric::Efa);
     let plain = catalogue.get("box").unwrap();
     assert_eq!((plain.accelerators, plain.efa_max, plain.rdma_read), (2, None, None));
-    assert_eq!(catalogue.rows().len(), 101);
+    assert_eq!(catalogue.rows().len(), 102);
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn rules_applied(
     rules::detect::decide(&ctx, &mut plan, &mut launch);
     rules::ras::decide(&ctx, &mut plan, &mut launch);
     rules::recorder::decide(&ctx, &mut plan, &mut launch);
+    rules::diagnostics::decide(&ctx, &mut plan, &mut launch);
     rules::profiler::decide(&ctx, &mut plan, &mut launch);
     give_launchers_values(&ctx, &mut plan, &launch);
     rules::launch::decide(&ctx, &mut plan, &launch);

@@ -28,6 +28,8 @@ const EKS_EFA: &str = "https://docs.aws.amazon.com/eks/latest/userguide/node-efa
 const EC2_EFA: &str = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html";
 const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
 const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
+const NCCL_DIAGNOSTICS: &str =
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/diagnostics.html";
 const FLIGHT_RECORDER: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html";
 const NETOP: &str = "https://github.com/Mellanox/network-operator";
 const K8S_PODS: &str = "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/";
@@ -195,6 +197,10 @@ pub const RULES: &[FabricRule] = &[
         "switches on PyTorch's flight recorder and gives each rank a named pipe in /tmp, where switched on",
         "`weftrun why --dump` can then request the last collectives of every rank of a job that hangs",
         FLIGHT_RECORDER),
+    rule("observe.diagnostics", Fabric::Auto,
+        "sets NCCL_RUN_RAS_DIAGNOSTICS=1 and NCCL_RUN_DIAGNOSTICS=1, where switched on",
+        "NCCL 2.31 and later then checks drivers, NVLinks, variables and NICs of all ranks when a communicator starts, and `weftrun transport` reads what it prints",
+        NCCL_DIAGNOSTICS),
     rule("observe.profiler", Fabric::Auto,
         "brings weftrun's library for NCCL's profiler interface with the job and names it in NCCL_PROFILER_PLUGIN, with NCCL_ALLGATHERV_ENABLE=0, where `bandwidth` is set",
         "`weftrun bandwidth` can then show how fast each collective is and which rank the others wait for, while the job runs",

@@ -94,6 +94,29 @@ fn the_flight_recorder_is_set_up_only_where_it_is_switched_on() {
     );
 }
 
+#[test]
+fn diagnostics_are_printed_only_where_they_are_switched_on_and_the_users_value_stays() {
+    let set = |setting: Option<RuleSetting>, own: Option<&str>| {
+        let mut worker = worker();
+        worker
+            .env
+            .extend(own.map(|value| EnvVar { name: "NCCL_RUN_DIAGNOSTICS".into(), value: value.into() }));
+        let mut spec = llama(worker).build().unwrap();
+        spec.fabric.rules.extend(setting.map(|setting| ("observe.diagnostics".into(), setting)));
+        let plan = plan(&spec, "dgxc");
+        let ops = plan.ops.iter().filter(|op| op.rule == "observe.diagnostics");
+        let names = ops.filter_map(|op| match &op.change {
+            Change::Env { name, value } => Some(format!("{name}={value}")),
+            _ => None,
+        });
+        names.collect::<Vec<_>>()
+    };
+    assert!(set(None, None).is_empty() && set(Some(RuleSetting::Off), None).is_empty());
+    let both = ["NCCL_RUN_RAS_DIAGNOSTICS=1", "NCCL_RUN_DIAGNOSTICS=1"];
+    assert_eq!(set(Some(RuleSetting::On), None), both);
+    assert_eq!(set(Some(RuleSetting::On), Some("0")), both[..1], "a value of the user is kept");
+}
+
 /// The variables that `observe.profiler` sets, and the codes of what it reports.
 fn profiler(spec: &JobSpec, profile: &str) -> (Vec<(String, String)>, Vec<String>) {
     let plan = plan(spec, profile);

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use weftrun_nccl::TransportMap;
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use crate::cause::named;
 use crate::cause::{Cause, CauseClass, Why, WhyState};
+use crate::diagnostics;
 use crate::health::{Culprit, HealthState, RAS, advisories_of};
 use crate::rules::{PROCESS_SILENT, rule_of_error};
 use weftrun_core::finding::{Confidence, Evidence, Finding, Severity};
@@ -37,6 +39,20 @@ weftrun_core::shapes! {
         /// With `--watch`: what NCCL noticed since the line before.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub events: Vec<PeerEvent>,
+        /// With `--diagnose`: what NCCL's own diagnostics found.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub diagnostics: Option<HealthDiagnostics>,
+    }
+
+    /// What NCCL's own diagnostics of a running job found.
+    #[derive(Default)]
+    pub struct HealthDiagnostics {
+        /// Why there are none; null where NCCL made them.
+        pub refused: Option<String>,
+        /// The checks that found nothing, by NCCL's names.
+        pub passed: Vec<String>,
+        /// What they found, and what they could not check.
+        pub findings: Vec<Finding>,
     }
 
     /// How the service was reached, and how long that took.
@@ -48,6 +64,20 @@ weftrun_core::shapes! {
         pub answers: u32,
         /// Seconds from the first request to the last answer.
         pub seconds: f64,
+    }
+}
+
+impl HealthDiagnostics {
+    /// Says why there are none.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self { refused: Some(reason.into()), ..Self::default() }
+    }
+
+    /// Takes those of a diagnosis that are of NCCL's own diagnostics.
+    pub fn new(logs: &TransportMap, findings: Vec<Finding>) -> Self {
+        let passed =
+            logs.snapshot().own_diagnostics_passed().map(|check| check.as_str().to_owned()).collect();
+        Self { refused: None, passed, findings: findings.into_iter().filter(diagnostics::is_one).collect() }
     }
 }
 
@@ -65,6 +95,7 @@ impl HealthReport {
             cause: None,
             asked,
             events: Vec::new(),
+            diagnostics: None,
         }
     }
 

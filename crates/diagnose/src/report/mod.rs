@@ -4,6 +4,6 @@ mod health;
 mod transport;
 mod why;
 
-pub use health::{Asked, HealthReport};
+pub use health::{Asked, HealthDiagnostics, HealthReport};
 pub use transport::{ExpectedShape, ThroughputShape, TransportReport, VerdictShape};
 pub use why::WhyReport;

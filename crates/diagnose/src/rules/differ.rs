@@ -1,8 +1,8 @@
 //! The odd one out: what differs between ranks and should not.
 
-use weftrun_nccl::{Difference, Holders, NCCL_VERSION, Trace};
+use weftrun_nccl::{Difference, Holders, NCCL_VERSION, NVLINK_DOMAIN, Trace};
 
-use super::{MEDIUM, Rule, TROUBLESHOOTING, rule};
+use super::{MEDIUM, NOTE, Rule, TROUBLESHOOTING, rule};
 use crate::cause::named;
 use crate::rule_input::RuleInput;
 use weftrun_core::text::counted;
@@ -17,13 +17,26 @@ pub(super) const RULES: &[Rule] = &[rule(
 )
 .when(differ)
 .cites(lines)
-.detail(differences)];
+.detail(differences),
+rule(
+    "R79",
+    "NVLINK-DOMAINS",
+    NOTE,
+    "the ranks are in several domains of multi-node NVLink: between these the network carries the data",
+    "nothing, if the job needs more GPUs than a domain has; else ask for nodes of one domain (the label nvidia.com/gpu.clique, Slurm's topology/block)",
+    "https://docs.nvidia.com/multi-node-nvlink-systems/",
+)
+.when(several_domains)
+.cites(domain_lines)
+.detail(domains)];
 
 /// Most differences, and most odd values of one, that are described.
 const MOST: usize = 4;
 
 fn others<'s>(seen: &'s RuleInput<'_>) -> impl Iterator<Item = &'s Difference<'s>> {
-    seen.differences().iter().filter(|difference| difference.name != NCCL_VERSION)
+    let has_own_rule =
+        |difference: &&Difference<'_>| [NCCL_VERSION, NVLINK_DOMAIN].contains(&difference.name);
+    seen.differences().iter().filter(move |difference| !has_own_rule(difference))
 }
 
 fn differ(seen: &RuleInput<'_>) -> bool {
@@ -34,6 +47,28 @@ fn differ(seen: &RuleInput<'_>) -> bool {
 fn lines<'s>(seen: &'s RuleInput<'_>) -> Vec<&'s Trace> {
     let both = |difference: &'s Difference<'s>| difference.odd.iter().chain([&difference.usual]);
     others(seen).take(MOST).flat_map(both).map(|holders| holders.first).collect()
+}
+
+fn domains_of<'s>(seen: &'s RuleInput<'_>) -> Option<&'s Difference<'s>> {
+    seen.differences().iter().find(|difference| difference.name == NVLINK_DOMAIN)
+}
+
+fn several_domains(seen: &RuleInput<'_>) -> bool {
+    domains_of(seen).is_some()
+}
+
+fn domain_lines<'s>(seen: &'s RuleInput<'_>) -> Vec<&'s Trace> {
+    let all = domains_of(seen).map(|difference| difference.odd.iter().chain([&difference.usual]));
+    all.into_iter().flatten().map(|holders| holders.first).collect()
+}
+
+fn domains(seen: &RuleInput<'_>) -> Option<String> {
+    let difference = domains_of(seen)?;
+    let all = [&difference.usual].into_iter().chain(&difference.odd);
+    let told: Vec<String> =
+        all.take(MOST).map(|holders| format!("{} in {}", who(holders), holders.value)).collect();
+    let more = if difference.odd.len() >= MOST { "; …" } else { "" };
+    Some(format!(": {}{more}", told.join("; ")))
 }
 
 fn differences(seen: &RuleInput<'_>) -> Option<String> {

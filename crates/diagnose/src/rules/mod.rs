@@ -14,6 +14,7 @@ mod program;
 mod reasons;
 mod socket;
 mod starts;
+mod ucx;
 mod verbs;
 
 use std::sync::LazyLock;
@@ -381,6 +382,7 @@ static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
         launchers::RULES,
         ends::RULES,
         starts::RULES,
+        ucx::RULES,
     ];
     let mut all: Vec<&Rule> = families.into_iter().flatten().collect();
     all.sort_by_key(|rule| rule.id);

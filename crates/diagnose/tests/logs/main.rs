@@ -6,6 +6,7 @@ mod advisories;
 mod bounds;
 mod captures;
 mod codes;
+mod diagnostics;
 mod failures;
 mod flight_recorder;
 mod formats;

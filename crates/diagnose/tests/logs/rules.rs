@@ -314,6 +314,17 @@ warn("misc/socket.cc:311", "Socket creation failed : Address family not supporte
         ("R76", vec![warn("init.cc:981", "Invalid rank requested : 1/1")]),
         ("R75", vec![warn("enqueue.cc:1590", "Error : no algorithm/protocol available")]),
         ("R73", vec![warn("graph/paths.cc:82", "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000")]),
+        ("R77", vec![
+            "[1701292112.829711] [gpu-1:162239:0]      ucp_worker.c:1855 UCX  INFO    0x100b240 inter-node cfg#3 tag(rc_mlx5/mlx5_0:1 rc_mlx5/mlx5_1:1)\n".to_owned(),
+        ]),
+        ("R78", vec![
+            "[1701292112.829711] [gpu-1:162239:0]      ucp_worker.c:1855 UCX  INFO    ucp_context_0 inter-node cfg#2 rma(tcp/eth0) am(tcp/eth0)\n".to_owned(),
+            "|                         0..inf | software emulation                       | tcp/eth0         |\n".to_owned(),
+        ]),
+        ("R79", vec![one_of_three(
+            "MNNVL busId 0x1b000 fabric UUID 5f.a1 cliqueId 0x7ffe state 3 healthMask 0xaa",
+            "MNNVL busId 0x1b000 fabric UUID 6e.b2 cliqueId 0x7ffe state 3 healthMask 0xaa",
+        )]),
         ("R69", vec![
             one_of_three("NCCL_IB_HCA set by environment to mlx5_0", "NCCL_IB_HCA set by environment to mlx5"),
             one_of_three("cudaDriverVersion 12020", "cudaDriverVersion 12040"),
@@ -1480,6 +1491,15 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
         // 9: the bootstrap's sockets do not show how data is sent.
         ("R01", info("NET/Socket : Using [0]eth0:10.0.0.1<0>") + &info("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>") + &info("Using network IB")),
+        // UCX: inside a node, beside a lane of RDMA, another protocol, and what only fails.
+        ("R78", "ucp_context_0 intra-node cfg#2 rma(tcp/lo)\n".to_owned()),
+        ("R78", "ucp_context_0 inter-node cfg#2 rma(rc_mlx5/mlx5_0:1) am(tcp/eth0)\n".to_owned()),
+        ("R78", "| 0..inf | zero-copy | tcp/eth0 |\n".to_owned()),
+        ("R78", "| 0..inf | software emulation | srd/rdmap135s0:1 |\n".to_owned()),
+        ("R77", "UCX ERROR cannot find remote protocol for: ucp_context_0 inter-node cfg#2 | put(multi) from cuda/GPU0 to rocm\n".to_owned()),
+        // NVLink domains: the health mask does not count, and a UUID of zero is none.
+        ("R79", one_of_three("MNNVL busId 0x1b000 fabric UUID 5f.a1 cliqueId 0x7ffe state 3 healthMask 0xaa", "MNNVL busId 0x1b000 fabric UUID 5f.a1 cliqueId 0x7ffe state 3 healthMask 0x0")),
+        ("R79", one_of_three("MNNVL busId 0x1b000 fabric UUID 0.0 cliqueId 0x0 state 3 healthMask 0x0", "MNNVL busId 0x1b000 fabric UUID 0.0 cliqueId 0x1 state 3 healthMask 0x0")),
         // 21 stands for any error without a number of its own.
         ("R10", warn("ofi_process_cq:1466", "NET/OFI Request completed with error. RC: 21. Error: unknown error")),
         // 23: other plugins than the network's.

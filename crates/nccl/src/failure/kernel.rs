@@ -9,6 +9,10 @@ use crate::map::printable;
 /// read 2026-11-26.
 const RECORDED: &[u32] = &[63, 92];
 
+/// Errors of the driver (Xid) that mean a fault of the GPU, its memory or its links, whatever came before: docs.nvidia.com/deploy/xid-errors,
+/// read 2026-11-26.
+pub const HARDWARE_XIDS: &[u32] = &[48, 63, 64, 74, 79, 92, 94, 95];
+
 /// What the driver says of a GPU that it cannot start: open-gpu-kernel-modules' osinit.c and nv.c, read 2026-11-26.
 const NOT_STARTED: &[&str] = &[
     "RmInitAdapter failed",

@@ -17,6 +17,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use kernel::HARDWARE_XIDS;
 pub use traceback::{Exception, Frame, SIGNALS, TracebackLines, is_library};
 pub use watchdog::mismatch;
 pub(crate) use watchdog::rank_of_watchdog;

@@ -13,7 +13,7 @@ use crate::text::contains;
 /// The needles at every eighth place share a bucket of the search, which distinguishes them only by the
 /// halves of their first four bytes: this order makes false hits rare, and prefixes of words in training
 /// logs are left out (`batch`, `step `).
-const NEEDLES: &[&str; 34] = &[
+const NEEDLES: &[&str; 36] = &[
     "P2P/",
     " truncated",
     "ibfabric",
@@ -48,6 +48,8 @@ const NEEDLES: &[&str; 34] = &[
     "UDA fail",
     "[c10d]",
     "count exceeded",
+    "node cfg#",
+    "ware emulation",
 ];
 
 /// Words of throughput values. A line that contains one of these and none of [`NEEDLES`] has no other

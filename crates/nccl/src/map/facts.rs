@@ -6,7 +6,7 @@ use super::event::Event;
 use super::ids::{ProcessId, SourceIndex};
 use super::process::Phase;
 use super::signatures::printable;
-use super::traits::{NCCL_VERSION, Told};
+use super::traits::{NCCL_VERSION, NVLINK_DOMAIN, Told};
 use super::verdict::interfaces;
 use super::{PluginSeen, TEXT, TransportMap, cut, cut_at};
 use crate::event::NcclEvent;
@@ -15,7 +15,7 @@ use crate::network::Network;
 use crate::parser::Entry;
 use crate::record::Level;
 use crate::signature::{self, Signature};
-use crate::text::{Cursor, contains};
+use crate::text::{Cursor, contains, text};
 
 /// Bytes kept of a list of devices; the longest real ones have about forty.
 const LIST: usize = 8192;
@@ -33,6 +33,18 @@ fn has_plugin(message: &[u8]) -> Option<bool> {
     }
     let absent = has("NET/Plugin") && (has("No plugin found") || has("Could not find: ") && has("nccl-net"));
     absent.then_some(false)
+}
+
+/// Reads the domain of NVLinks of a GPU: `MNNVL busId 0x1b000 fabric UUID 5f.a1 cliqueId 0x7ffe state 3 healthMask 0xaa` (`src/mnnvl.cc`).
+/// A clique has its number in its UUID only, and the UUID of a GPU in no domain is zero
+/// (<https://github.com/meta-pytorch/torchcomms/pull/3612>). The mask of the health is left out: 0xaa stands on healthy hosts too.
+fn nvlink_domain(message: &[u8]) -> Option<String> {
+    let line = text(crate::text::behind(message, "MNNVL busId ")?);
+    let (_, behind) = line.split_once("fabric UUID ")?;
+    let (uuid, behind) = behind.split_once(" cliqueId ")?;
+    let clique = behind.split_ascii_whitespace().next()?;
+    let is_zero = uuid.bytes().all(|byte| byte == b'0' || byte == b'.' || byte == b'x');
+    (!is_zero && uuid.len() <= 64).then(|| format!("{uuid} clique {clique}"))
 }
 
 impl TransportMap {
@@ -196,6 +208,10 @@ impl TransportMap {
             let version = format!("{}.{}", version / 1000, version % 1000 / 10);
             let told = self.told(process, entry);
             self.seen.traits.add("a driver for CUDA", &version, told);
+        }
+        if let Some(domain) = nvlink_domain(entry.text) {
+            let told = self.told(process, entry);
+            self.seen.traits.add(NVLINK_DOMAIN, &domain, told);
         }
         if let Some(has) = has_plugin(entry.text) {
             let told = self.told(process, entry);

@@ -219,6 +219,11 @@ impl TransportMap {
                 self.seen.hold(at);
             }
         }
+        if entry.level == Some(Level::Diagnostics) {
+            self.seen.diagnosed.take(source, process, entry);
+            self.generation += 1;
+            return;
+        }
         match entry.event {
             NcclEvent::Connection(line) => {
                 if let Some(process) = process {

@@ -10,6 +10,7 @@
 
 mod anomalies;
 mod communicator;
+mod diagnosed;
 mod differences;
 mod event;
 mod facts;
@@ -34,6 +35,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use anomalies::{Anomalies, Doubts};
+pub use diagnosed::OwnDiagnostic;
 pub use differences::{Difference, Holders};
 pub use event::{Event, Who};
 pub use ids::SourceIndex;
@@ -41,7 +43,7 @@ pub use link::{Channels, Devices};
 pub use process::Phase;
 pub use signatures::{SignatureHits, Signatures, Trace, printable};
 pub use snapshot::Snapshot;
-pub use traits::NCCL_VERSION;
+pub use traits::{NCCL_VERSION, NVLINK_DOMAIN, is_of_one_process};
 pub use verdict::{FabricSeen, GdrSeen, Port, Verdict};
 pub use view::{CommView, DevicesOfEnds, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use typed_index_collections::TiVec;
 
 use super::communicator::Communicator;
+use super::diagnosed::Diagnosed;
 use super::ids::{CommId, NameId, ProcessId, SourceIndex};
 use super::process::Process;
 use super::restarts::Restarts;
@@ -54,6 +55,8 @@ pub(super) struct Observed {
     /// Interfaces for other traffic than the devices', as printed.
     pub out_of_band: BTreeSet<Box<str>>,
     pub traits: Traits,
+    /// What NCCL's own diagnostics say.
+    pub diagnosed: Diagnosed,
     pub env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Port of the RAS service, the last one announced.
     pub ras_port: Option<u16>,

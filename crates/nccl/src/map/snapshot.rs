@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::diagnosed::OwnDiagnostic;
 use super::ids::{CommId, HostId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::process::{Phase, Process};
@@ -13,6 +14,7 @@ use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
 use crate::SourceId;
 use crate::bandwidth::{Bandwidth, Speeds, short_host};
+use crate::diagnostics::Check;
 use crate::failure::Failures;
 use crate::signature::Signature;
 use crate::throughput::Series;
@@ -110,6 +112,34 @@ impl<'a> Snapshot<'a> {
     /// Returns the failures found in the lines.
     pub fn failures(&self) -> &'a Failures {
         &self.seen.failures
+    }
+
+    /// Returns what NCCL's own diagnostics found or could not check, of attempts that were not replaced by later ones.
+    pub fn own_diagnostics(&self) -> impl Iterator<Item = &'a OwnDiagnostic> {
+        let found = self.seen.diagnosed.found.iter();
+        found.filter(|known| known.trace.process.is_none_or(|process| self.is_alive(process)))
+    }
+
+    /// Returns what they checked and found to be well everywhere.
+    pub fn own_diagnostics_passed(&self) -> impl Iterator<Item = Check> {
+        let found: BTreeSet<Check> = self.own_diagnostics().map(|known| known.said.check).collect();
+        self.seen.diagnosed.passed.iter().copied().filter(move |check| !found.contains(check))
+    }
+
+    /// Returns how many results there were beyond those that are kept.
+    pub fn own_diagnostics_dropped(&self) -> u64 {
+        self.seen.diagnosed.dropped
+    }
+
+    /// Returns the line by which NCCL says that it made no diagnosis.
+    pub fn own_diagnostics_skipped(&self) -> Option<&'a Trace> {
+        self.seen.diagnosed.skipped.as_ref()
+    }
+
+    /// Returns the global ranks that a result names, as far as the logs prove them.
+    pub fn ranks_of_diagnostic(&self, found: &OwnDiagnostic) -> BTreeMap<u32, Option<u32>> {
+        let global = |rank: u32| self.rank_of_member(found.said.comm?, rank);
+        found.said.ranks.iter().map(|rank| (*rank, global(*rank))).collect()
     }
 
     /// Returns the signatures found so far.

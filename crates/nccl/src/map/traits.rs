@@ -14,8 +14,16 @@ const PROCESSES: usize = 20_000;
 const OF_ONE: &[&str] =
     &["HOSTID", "DEBUG_FILE", "COMM_ID", "TOPO_DUMP_FILE", "GRAPH_DUMP_FILE", "RAS_ADDR", "LOCAL_REGISTER"];
 
+/// Returns whether a variable of NCCL names one process, or one file of it, so that it differs by intention.
+pub fn is_of_one_process(variable: &str) -> bool {
+    variable.strip_prefix("NCCL_").is_some_and(|name| OF_ONE.contains(&name))
+}
+
 /// The trait of the version of NCCL.
 pub const NCCL_VERSION: &str = "NCCL";
+
+/// The trait of the domain of NVLinks that joins several nodes.
+pub const NVLINK_DOMAIN: &str = "the NVLink domain";
 
 /// The values of each trait, with the processes that have them.
 #[derive(Clone, Debug, Default)]

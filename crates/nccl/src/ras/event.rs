@@ -4,7 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// The lines that open a monitor connection. The server answers each line, and then sends events until the connection
 /// is closed.
-pub const MONITOR: [&str; 3] = ["CLIENT PROTOCOL 2", "SET FORMAT json", "MONITOR lifecycle"];
+/// A process that is killed is first an event of the group `TRACE`, and of `LIFECYCLE` about a minute later.
+pub const MONITOR: [&str; 3] = ["CLIENT PROTOCOL 2", "SET FORMAT json", "MONITOR all"];
+
+/// Events that say nothing but that NCCL's RAS connects its processes: each has thousands of them at the start of a large job.
+const USUAL: [&str; 2] = ["PEER_CONNECTING", "PEER_CONNECTED"];
 
 /// Largest number of bytes of an event. Longer events are dropped.
 const LONGEST: usize = 64 * 1024;
@@ -34,7 +38,7 @@ struct Document {
     timestamp: String,
     event: String,
     #[serde(default)]
-    peer: Peer,
+    peer: Option<Peer>,
     #[serde(default)]
     details: String,
 }
@@ -82,13 +86,17 @@ impl EventReader {
         }
         let object = std::mem::take(&mut self.object);
         let document: Document = serde_json::from_slice(&object).ok()?;
+        if USUAL.contains(&document.event.as_str()) {
+            return None;
+        }
         let short = |text: &str| text.chars().take(TEXT).collect();
-        let host = if document.peer.host.is_empty() { &document.peer.addr } else { &document.peer.host };
+        let peer = document.peer.unwrap_or_default();
+        let host = if peer.host.is_empty() { &peer.addr } else { &peer.host };
         Some(PeerEvent {
             time: short(&document.timestamp),
             name: short(&document.event),
             host: short(host),
-            pid: document.peer.pid,
+            pid: peer.pid,
             details: short(&document.details),
         })
     }

@@ -59,6 +59,51 @@ pub fn request_after(command: Option<&str>, seconds: u32) -> String {
     format!("CLIENT PROTOCOL 2\n{command}TIMEOUT {seconds}\nSET FORMAT json\nVERBOSE STATUS\n")
 }
 
+/// The command for NCCL's own diagnostics. The answer is text; a server that was told to answer in JSON refuses it.
+pub const DIAGNOSTICS: &str = "DIAGNOSTICS";
+
+/// The first release with NCCL's own diagnostics.
+pub const DIAGNOSTICS_SINCE: [u64; 2] = [2, 31];
+
+/// Returns what to send for NCCL's own diagnostics. `seconds` is how long the server may collect data from other processes.
+pub fn diagnostics_request(seconds: u32) -> String {
+    format!("CLIENT PROTOCOL 2\nTIMEOUT {seconds}\n{DIAGNOSTICS}\n")
+}
+
+/// A report of NCCL's own diagnostics, as the service sends it: the lines that [`TransportMap`](crate::TransportMap) reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiagnosticsReport {
+    /// The lines.
+    pub text: String,
+}
+
+impl DiagnosticsReport {
+    /// Reads everything the server sent after [`diagnostics_request`].
+    ///
+    /// # Errors
+    /// [`Unreadable`] where the bytes are not a whole report; a server that makes one for somebody else refuses.
+    pub fn read(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.trim().is_empty() {
+            return Err(Unreadable::Empty);
+        }
+        let (body, refused, _) = body(&text);
+        let is_whole = || {
+            body.trim_end().lines().next_back().is_some_and(|last| last.contains("diagnostics completed in "))
+        };
+        match refused.into_iter().next_back() {
+            Some(refusal) => Err(Unreadable::Refused(refusal)),
+            None if body.starts_with("BUSY") => {
+                Err(Unreadable::Refused(body.lines().next().unwrap_or_default().chars().take(200).collect()))
+            }
+            None if !body.contains("NCCL DIAG ") => Err(Unreadable::OtherProtocol),
+            None if !is_whole() => Err(Unreadable::Damaged("it ends early".to_owned())),
+            None => Ok(Self { text: body.to_owned() }),
+        }
+    }
+}
+
 /// The report of RAS at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -271,6 +271,10 @@ signatures! {
         ImpossibleRank: CONTINUES,
         /// UCX could not register memory or make a queue.
         UcxRegistration: CONTINUES,
+        /// UCX printed what carries data between two nodes.
+        UcxLanes: CONTINUES,
+        /// UCX emulates access to remote memory in software.
+        UcxEmulated: CONTINUES,
         /// A NIC's driver does not support DMA-BUF.
         DmabufUnsupported: FAILS,
         /// The topology has a link in one direction only.

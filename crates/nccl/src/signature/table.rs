@@ -147,6 +147,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     // Only ENOMEM speaks of the limit of locked memory.
     with(Signature::MemoryRegistration, "ibv_reg_mr", &["failed"], OTHER_ERRORS),
     with(Signature::MemoryRegistration, "ibv_reg_dmabuf_mr", &["failed", "Cannot allocate memory"], &[]),
+    row(Signature::UcxLanes, "inter-node cfg#"),
+    row(Signature::UcxEmulated, "software emulation"),
     with(Signature::UcxRegistration, "ibv_", &["UCX ", "failed: Cannot allocate memory"], &[]),
     with(Signature::DmabufUnsupported, "ibv_reg_dmabuf_mr", &["failed", "not supported"], &[]),
     with(Signature::MemoryRegistration, "ibv_create_qp", &["failed"], OTHER_ERRORS),

@@ -233,12 +233,15 @@ class Job:
         """Returns everything known of the job and its logs, as ``weftrun report -o json``."""
         return Report(self._here().report())
 
-    def health(self, *, observe: float = 20, timeout: float = 20, force: bool = False) -> Health:
+    def health(
+        self, *, observe: float = 20, timeout: float = 20, force: bool = False, diagnose: bool = False
+    ) -> Health:
         """Asks NCCL's RAS service in the running job whether its ranks make progress.
 
-        Ranks that are behind are observed for ``observe`` seconds; ``force`` asks also versions of NCCL that a query can crash.
+        Ranks that are behind are observed for ``observe`` seconds; ``force`` asks also versions of NCCL that a query can crash;
+        ``diagnose`` asks for NCCL's own diagnostics too.
         """
-        return Health(self._here().health(observe, timeout, force))
+        return Health(self._here().health(observe, timeout, force, diagnose))
 
     def exec(self, command: Sequence[str], *, rank: Optional[int] = None) -> Ran:
         """Runs a command beside a rank, or on the job's first node; no shell reads it."""

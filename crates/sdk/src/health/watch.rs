@@ -10,12 +10,12 @@ use weftrun_core::Result;
 use weftrun_core::backend::PortConnection;
 use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::nccl::ras::{self, EventReader, MONITOR, PeerEvent, Report};
+use weftrun_core::nccl::ras::{self, EventReader, MONITOR, PeerEvent};
 use weftrun_diagnose::health::INTERVAL;
 
 use super::{
-    COLLECT, HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places, port,
-    query_address, refusal,
+    Answer, COLLECT, HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places,
+    port, query_address, refusal,
 };
 use crate::Job;
 use crate::runtime::on_runtime;
@@ -83,7 +83,11 @@ impl<'a> Target<'a> {
     }
 
     /// Sends one query.
-    pub async fn ask(&mut self, request: &str, limit: Duration) -> std::result::Result<Report, NoReport> {
+    pub async fn ask<A: Answer>(
+        &mut self,
+        request: &str,
+        limit: Duration,
+    ) -> std::result::Result<A, NoReport> {
         let answer = async {
             match self {
                 Self::Address(address) => query_address(address, request).await.map_err(NoReport::Next),

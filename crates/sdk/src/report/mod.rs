@@ -51,4 +51,4 @@ pub use verify::{
     VerifySearch,
 };
 pub use weftrun_core::shape::{SCHEMA, SchemaName};
-pub use weftrun_diagnose::report::{Asked, HealthReport, TransportReport, WhyReport};
+pub use weftrun_diagnose::report::{Asked, HealthDiagnostics, HealthReport, TransportReport, WhyReport};

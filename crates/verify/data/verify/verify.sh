@@ -64,6 +64,22 @@ gpu_states() {
     comma=,
   done
 }
+# Prints the programs on the GPUs, each with the job or the user that it is of: `813 python3 @job_4711;`. A container sees neither.
+gpu_processes() {
+  nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader 2>/dev/null | tr -d ,@ | sort -u | while read -r pid name; do
+    of=$(grep -o -E 'job_[0-9]+|pod[0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}' "/proc/$pid/cgroup" 2>/dev/null | head -n 1)
+    of=${of:-$(ps -o user= -p "$pid" 2>/dev/null)}
+    printf '%s %s%s;' "$pid" "$name" "${of:+ @$of}"
+  done
+}
+# Prints the nearest way from each GPU to a network card, of those that nvidia-smi knows.
+nic_paths() {
+  nvidia-smi topo -m 2>/dev/null | awk '
+    !cards { for (i = 1; i <= NF; i++) if ($i ~ /^(NIC[0-9]|mlx5_)/) { card[i + 1] = 1; cards = 1 } next }
+    /^GPU[0-9]/ { best = 0; for (i in card) { at = index("PIX PXB PHB NODE SYS", $i); if (at && (!best || at < best)) { best = at; way = $i } } if (best) print way }' | counted
+}
+# Prints what the IOMMU does with the traffic of each GPU.
+iommu() { for gpu in /sys/bus/pci/drivers/nvidia/*:*; do first "$gpu/iommu_group/type"; done | counted; }
 # Prints `,"NAME":"VALUE"`, or nothing without a value.
 fact() { [ -z "$2" ] || { printf ',"%s":' "$1"; text "$2"; }; }
 # Prints the file that a library's name stands for, in the folders where the job's programs search.
@@ -89,7 +105,7 @@ probe() {
   # First: the other ranks of the node are starting.
   if command -v nvidia-smi >/dev/null 2>&1; then
     printf ',"gpu_states":[%s]' "$(gpu_states)"
-    fact gpu_processes "$(nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader 2>/dev/null | tr -d , | sort -u | tr '\n' ';')"
+    fact gpu_processes "$(gpu_processes)"
   fi
   fact kernel "$(uname -r)"
   if command -v nvidia-smi >/dev/null 2>&1; then
@@ -103,6 +119,11 @@ probe() {
     fact nvlink_rates "$(printf '%s\n' "$links" | grep -o '[0-9.]* GB/s' | counted)"
     # How each pair of GPUs is joined: NV18 is by 18 links.
     fact nvlink_pairs "$(nvidia-smi topo -m 2>/dev/null | grep '^GPU[0-9]' | grep -o 'NV[0-9][0-9]*' | counted)"
+    fact gpu_nic_paths "$(nic_paths)"
+    fact gpu_iommu "$(iommu)"
+    # Both need rights that a container or a user may not have.
+    fact acs_bridges "$(lspci -vvv 2>/dev/null | grep -c 'ACSCtl:.*SrcValid+' | grep -v '^0$')"
+    fact xids "$(dmesg 2>/dev/null | sed -n 's/.*NVRM: Xid (PCI:\([^)]*\)): \([0-9]*\).*/\2 on \1/p' | counted)"
   fi
   if [ -d /sys/class/kfd ]; then
     fact amd_gpus "$(cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id 2>/dev/null | grep -vc '^0$')"

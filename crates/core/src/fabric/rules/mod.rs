@@ -1,6 +1,7 @@
 //! One file per fabric; each rule is a pure function with an id to opt out by (table in `request/rules.rs`).
 
 pub(crate) mod detect;
+pub(crate) mod diagnostics;
 pub(crate) mod efa;
 pub mod efa_role;
 pub(crate) mod gid;

@@ -58,8 +58,7 @@ pub(super) fn host_in_brackets(text: &str) -> Option<String> {
 /// Errors of the driver that a program causes, or that follow from others: docs.nvidia.com/deploy/xid-errors, read 2026-11-26.
 pub(super) const PROGRAM_XIDS: &[u32] = &[13, 31, 43, 45, 68, 69, 109];
 
-/// Errors that mean a fault of the GPU, its memory or its links, whatever came before.
-pub(crate) const HARDWARE_XIDS: &[u32] = &[48, 63, 64, 74, 79, 92, 94, 95];
+pub(crate) use weftrun_nccl::failure::HARDWARE_XIDS;
 
 /// Returns how much an error of the driver explains: what comes after an error of a program on the same GPU follows from it.
 pub(super) fn grade_of_xid(number: u32, report: &Report, scene: &Scene<'_>) -> Grade {
