@@ -255,57 +255,90 @@ impl NewJobForm {
         self.targets.get(self.target).map_or("local", String::as_str)
     }
 
-    /// Returns the job that the form describes, or what is wrong with it.
+    /// Returns the job that the form describes, or the first mistake.
     pub fn spec(&self) -> Result<JobSpec, String> {
+        let (spec, mistakes) = self.read();
+        match mistakes.into_iter().next() {
+            None => Ok(spec),
+            Some((_, mistake)) => Err(mistake),
+        }
+    }
+
+    /// Returns the mistakes of the form, in the order of its fields.
+    pub fn mistakes(&self) -> Vec<(Field, String)> {
+        self.read().1
+    }
+
+    /// Reads the form: the job, and the fields that cannot be read.
+    fn read(&self) -> (JobSpec, Vec<(Field, String)>) {
         let mut spec = self.base.clone();
+        let mut mistakes = Vec::new();
         let filled = |field| Some(self.text(field).trim().to_owned()).filter(|text| !text.is_empty());
-        spec.name = filled(Field::Name).ok_or("the job has no name")?;
+        match filled(Field::Name) {
+            Some(name) => spec.name = name,
+            None => mistakes.push((Field::Name, "the job has no name".to_owned())),
+        }
         spec.image = filled(Field::Image);
         spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
         spec.queue = filled(Field::Queue);
         spec.priority = filled(Field::Priority);
+        let mut number = |field: Field| {
+            let text = self.text(field);
+            let mistake = |_| (field, format!("{}: `{text}` is not a number", field.label()));
+            text.trim()
+                .parse::<u32>()
+                .map_err(mistake)
+                .map_err(|mistake| mistakes.push(mistake))
+                .unwrap_or_default()
+        };
+        let (nodes, gpus) = (number(Field::Nodes), number(Field::Gpus));
+        let mut split = |field: Field| {
+            let mistake = || (field, format!("{}: a quote is not closed", field.label()));
+            words(self.text(field)).unwrap_or_else(|| {
+                mistakes.push(mistake());
+                Vec::new()
+            })
+        };
+        let (command, volumes, env) = (split(Field::Command), split(Field::Storage), split(Field::Env));
         if filled(Field::Code) != folder(&self.base) {
             spec.code = filled(Field::Code).map(|dir| Code::Folder { dir, content: None });
         }
         // If unchanged, it is the file's value, even if that cannot be expressed as text.
         if self.text(Field::Storage) != storage(&self.base.volumes) {
-            let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
-            spec.volumes = volumes
-                .iter()
-                .map(|word| word.parse())
-                .collect::<Result<_, _>>()
-                .map_err(|error: String| format!("storage: {error}"))?;
+            spec.volumes.clear();
+            for word in volumes {
+                match word.parse::<Volume>() {
+                    Ok(volume) => spec.volumes.push(volume),
+                    Err(error) => mistakes.push((Field::Storage, format!("storage: {error}"))),
+                }
+            }
         }
         spec.launch = LAUNCHES[self.launch];
         spec.fabric.kind = Fabric::ALL[self.fabric];
         spec.fabric.bandwidth = self.measuring == 1;
-        let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
         spec.env.clear();
         for pair in env {
-            let (name, value) =
-                pair.split_once('=').ok_or_else(|| format!("env: `{pair}` is not NAME=value"))?;
-            spec.env.push(weftrun::core::spec::EnvVar { name: name.to_owned(), value: value.to_owned() });
+            match pair.split_once('=') {
+                Some((name, value)) => spec
+                    .env
+                    .push(weftrun::core::spec::EnvVar { name: name.to_owned(), value: value.to_owned() }),
+                None => mistakes.push((Field::Env, format!("env: `{pair}` is not NAME=value"))),
+            }
         }
         spec.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
         spec.fabric.rules.extend(self.off.iter().map(|rule| (rule.clone(), RuleSetting::Off)));
         if spec.roles.is_empty() {
             spec.roles.push(Role::worker());
         }
-        let number = |field: Field| {
-            let text = self.text(field);
-            text.trim().parse::<u32>().map_err(|_| format!("{}: `{text}` is not a number", field.label()))
-        };
-        let (nodes, gpus) = (number(Field::Nodes)?, number(Field::Gpus)?);
-        let command = words(self.text(Field::Command)).ok_or("command: a quote is not closed")?;
         let worker = spec.roles.iter_mut().find(|role| role.kind == weftrun::core::spec::RoleKind::Worker);
         if let Some(role) = worker {
-            role.nodes = nodes;
-            role.gpus_per_node = gpus;
-            role.command = command;
+            (role.nodes, role.gpus_per_node, role.command) = (nodes, gpus, command);
             role.instance_type = filled(Field::Instance);
             role.memory = filled(Field::Memory);
         }
-        Ok(spec)
+        let place = |field: &Field| Field::LABELS.iter().position(|(known, _)| known == field);
+        mistakes.sort_by_key(|(field, _)| place(field));
+        (spec, mistakes)
     }
 
     /// Returns whether flags can express everything in the job that is not in its file.
