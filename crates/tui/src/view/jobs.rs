@@ -16,8 +16,8 @@ use crate::theme::Meaning;
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let shown = model.jobs.shown();
     let attempts = model.jobs.current().map_or(0, |entry| earlier(model, entry).count());
-    let peek = if area.height >= 18 && !shown.is_empty() { 8 + attempts.min(MOST_EARLIER) } else { 0 };
-    let peek = u16::try_from(peek).unwrap_or(8);
+    let peek = if area.height >= 18 && !shown.is_empty() { 7 + attempts.min(MOST_EARLIER) } else { 0 };
+    let peek = u16::try_from(peek).unwrap_or(7);
     let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(peek)]).areas(area);
     let mut title = format!("Jobs {}", shown.len());
     if !model.jobs.filter.is_empty() {

@@ -128,11 +128,22 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
     let mut lines = Vec::new();
     let needle = filter.to_lowercase();
     // Those of the screen first.
-    let own = model.screen.places();
+    let here = model.screen.places();
     let mut places = KeyScope::TITLES;
-    places.sort_by_key(|(place, _)| own.iter().position(|known| known == place).unwrap_or(own.len()));
+    places.sort_by_key(|(place, _)| here.iter().position(|known| known == place).unwrap_or(here.len()));
     if !filter.is_empty() {
         lines.push(Line::from(format!(" with `{filter}`")));
+    }
+    let own: Vec<_> = model.own_actions.iter().filter(|own| own.name.contains(&needle)).collect();
+    if !own.is_empty() {
+        lines.push(Line::from(paint.span(" Your own", Meaning::Title)));
+    }
+    for own in own {
+        let text = clean_text(&format!("{}: {}", own.name, own.command)).into_owned();
+        lines.push(Line::from(vec![
+            paint.span(format!("  {} ", cell(&own.key, 15)), Meaning::Key),
+            Span::raw(fit(&text, columns.saturating_sub(20)).into_owned()),
+        ]));
     }
     for (place, title) in places {
         let rows: Vec<_> = model
@@ -172,16 +183,6 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
             ":submit FILE  :export FILE  :save-job FILE",
         ] {
             lines.push(Line::from(format!("   {text}")));
-        }
-        if !model.own_actions.is_empty() {
-            lines.push(Line::from(paint.span(" Your own", Meaning::Title)));
-        }
-        for own in &model.own_actions {
-            let text = clean_text(&format!("{}: {}", own.name, own.command)).into_owned();
-            lines.push(Line::from(vec![
-                paint.span(format!("  {} ", cell(&own.key, 15)), Meaning::Key),
-                Span::raw(fit(&text, columns.saturating_sub(20)).into_owned()),
-            ]));
         }
     }
     lines

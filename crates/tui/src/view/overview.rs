@@ -44,7 +44,8 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let needed = u16::try_from(open.listed().saturating_add(2)).unwrap_or(u16::MAX).max(5);
     let spare = rest.height.saturating_sub(events).saturating_sub(needed);
     let least = if rest.height >= 18 { rest.height / 3 } else { 0 };
-    let wrong = if open.findings().is_empty() || spare.max(least) < 4 { 0 } else { spare.max(least) };
+    let wrong = if spare >= 5 { spare } else { least };
+    let wrong = if open.findings().is_empty() || wrong < 4 { 0 } else { wrong };
     let [findings, ranks, below] =
         Layout::vertical([Constraint::Length(wrong), Constraint::Min(2), Constraint::Length(events)])
             .areas(rest);
