@@ -447,6 +447,15 @@ mod tests {
         logs
     }
 
+    #[test]
+    fn logs_that_are_too_large_name_the_limit_and_the_way_out() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(MOST + (1 << 30)).unwrap();
+        let error = ReplayBackend::logs(&[file.path()], 0.0).unwrap_err();
+        assert_eq!(error.to_string(), "2 GiB of logs are more than the 1 GiB that are played");
+        assert!(error.hints()[0].contains("`weftrun why` read logs of any size"), "{:?}", error.hints());
+    }
+
     #[tokio::test]
     async fn every_pace_plays_the_same_bytes() {
         let capture = Capture::shipped("socket_2x2").unwrap();

@@ -267,3 +267,21 @@ fn what_is_taken_out_of_a_job_looks_like_it() {
     let line = shown.lines().find(|line| line.contains("NCCL_IB_HCA")).unwrap();
     assert!(line.contains("-     no env NCCL_IB_HCA"), "{line}");
 }
+
+#[test]
+fn a_file_is_asked_for_only_where_the_command_lacks_something() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let spec = weftrun::core::spec::JobSpec::builder("sft").role(role).build().unwrap();
+    let mut draft = draft_of(spec.clone(), None);
+    for (field, text) in
+        [(Field::Env, "A=1"), (Field::Storage, "d:/d=memory"), (Field::Code, "src"), (Field::Memory, "1Gi")]
+    {
+        set(&mut draft, field, text);
+    }
+    assert_eq!(draft.why_file(), None);
+    let mut more = spec;
+    more.time_limit = Some(std::time::Duration::from_hours(1));
+    let why = draft_of(more.clone(), None).why_file().unwrap();
+    assert!(why.contains("time_limit") && !why.contains("name"), "{why}");
+    assert_eq!(draft_of(more, Some("sft.toml")).why_file(), None, "the file has it");
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tui_input::Input;
 use weftrun::Finding;
 use weftrun::core::fabric::{Fabric, Op, RuleSetting};
-use weftrun::core::spec::{Code, JobSpec, Launch, Role, Volume};
+use weftrun::core::spec::{Code, JobSpec, Launch, Role, Volume, to_toml};
 
 use super::compare;
 use super::words::{quote, words};
@@ -341,27 +341,38 @@ impl NewJobForm {
         (spec, mistakes)
     }
 
-    /// Returns whether flags can express everything in the job that is not in its file.
-    fn fits_flags(spec: &JobSpec) -> bool {
-        let Some(role) = spec.workers().next() else { return false };
+    /// Returns what the form does not show of a job without a file, as keys of the job file: its command would lack it.
+    fn beyond_form(spec: &JobSpec) -> Vec<String> {
+        let Some(role) = spec.workers().next() else { return vec!["roles".to_owned()] };
         let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
         plain.command.clone_from(&role.command);
         plain.instance_type.clone_from(&role.instance_type);
         plain.memory.clone_from(&role.memory);
         let Ok(mut same) = JobSpec::builder(&spec.name).launch(spec.launch).role(plain).build() else {
-            return false;
+            return vec!["roles".to_owned()];
         };
         (same.image, same.profile, same.env) = (spec.image.clone(), spec.profile.clone(), spec.env.clone());
         same.queue.clone_from(&spec.queue);
         same.priority.clone_from(&spec.priority);
-        same.volumes.clone_from(&spec.volumes);
+        if are_words(&spec.volumes) {
+            same.volumes.clone_from(&spec.volumes);
+        }
         same.code = spec.code.clone().filter(|_| spec.code_folder().is_some());
         same.fabric.memory.clone_from(&spec.fabric.memory);
         same.fabric.kind = spec.fabric.kind;
         same.fabric.bandwidth = spec.fabric.bandwidth;
         same.fabric.rules.clone_from(&spec.fabric.rules);
-        let off = spec.fabric.rules.values().all(|setting| *setting == RuleSetting::Off);
-        off && are_words(&spec.volumes) && same == *spec
+        same.fabric.rules.retain(|_, setting| *setting == RuleSetting::Off);
+        if same == *spec {
+            return Vec::new();
+        }
+        let (all, shown) = (to_toml(spec), to_toml(&same));
+        let more = all.lines().filter(|line| !shown.lines().any(|known| known == *line));
+        let key =
+            |line: &str| line.split(['=', ']']).next().unwrap_or(line).trim_matches([' ', '[']).to_owned();
+        let mut keys: Vec<String> = more.map(key).filter(|key| !key.is_empty()).collect();
+        keys.dedup();
+        if keys.is_empty() { vec!["what its file has".to_owned()] } else { keys }
     }
 
     /// Returns whether flags after its file can express the whole job: they add and replace, and remove
@@ -395,12 +406,21 @@ impl NewJobForm {
         }
     }
 
-    /// Returns whether the equivalent command needs the job saved as a file first.
+    /// Returns why the equivalent command needs the job saved as a file first; none if it does not.
+    pub fn why_file(&self) -> Option<String> {
+        let spec = self.spec().ok()?;
+        match &self.file {
+            Some(file) => (!self.fits_flags_behind_file(&spec))
+                .then(|| format!("flags cannot take away what {file} has")),
+            None => {
+                let keys = Self::beyond_form(&spec);
+                (!keys.is_empty()).then(|| format!("the flags of this form do not say {}", keys.join(", ")))
+            }
+        }
+    }
+
     pub fn needs_file(&self) -> bool {
-        self.spec().is_ok_and(|spec| match self.file {
-            None => !Self::fits_flags(&spec),
-            Some(_) => !self.fits_flags_behind_file(&spec),
-        })
+        self.why_file().is_some()
     }
 
     /// Returns the equivalent `weftrun submit` command, or which mistake of the form prevents one.

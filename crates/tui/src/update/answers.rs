@@ -121,7 +121,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Demo(Ok(handle)) => {
             model.say(format!(
-                "{}: sixteen staged ranks play the log of a recorded run at its pace; no GPU is used",
+                "{}: sixteen staged ranks play the log of a recorded run, slowed down; no GPU is used",
                 handle.name()
             ));
             let mut effects = screens::open(model, &handle);

@@ -188,7 +188,8 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::OpenLogs if model.opens_logs => screens::prompt(model, Prompt::LogFiles, String::new()),
         Action::OpenLogs => model.fail("this program opens no logs"),
         Action::Demo if model.has_demo => {
-            model.say("starting the demo: the log of a recorded run is played by sixteen staged ranks");
+            model
+                .say("starting the demo: the log of a recorded run is played slowly by sixteen staged ranks");
             return vec![Effect::Demo];
         }
         Action::Demo => model.fail("this program has no demo"),

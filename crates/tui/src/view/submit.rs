@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::Finding;
 use weftrun::core::fabric::{Change, Fabric, Op};
+use weftrun::core::log::clean_text;
 
 use super::document::{self, Part};
 use super::mouse_targets::Bar;
@@ -384,9 +385,9 @@ fn told<'a>(model: &Model, draft: &NewJobForm, paint: Paint, columns: usize, tal
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         lines.extend(findings.into_iter().flat_map(finding));
     }
-    if draft.needs_file() {
-        let text = "flags cannot express the whole job: ctrl-g saves the file that this command names";
-        let parts = wrap(text, columns.saturating_sub(2));
+    if let Some(why) = draft.why_file() {
+        let text = clean_text(&format!("{why}: ctrl-g saves the file that this command names")).into_owned();
+        let parts = wrap(&text, columns.saturating_sub(2));
         lines.extend(parts.into_iter().map(|part| one(format!(" {part}"), Meaning::Warn)));
     }
     lines

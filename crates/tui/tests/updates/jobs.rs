@@ -330,3 +330,19 @@ fn a_fix_is_offered_only_where_it_changes_the_job() {
         assert_eq!(shown.contains("A apply fix"), offered, "{value}");
     }
 }
+
+#[test]
+fn advice_has_its_values_and_the_name_of_the_job() {
+    let mut model = opened();
+    press(&mut model, "H");
+    update(&mut model, Msg::Health(handle("moe-abl-2"), Ok(Box::new(health()))));
+    press(&mut model, "5");
+    let shown = screen_of(&mut model, 160, 40);
+    assert!(shown.contains("weftrun exec moe-abl-2 --rank 44 -- py-spy dump --pid 1451"), "{shown}");
+    let mut view = transport_view();
+    view.findings[0].fix =
+        Some(weftrun::core::finding::Fix { text: "see `weftrun health JOB`".into(), patch: Vec::new() });
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(view)));
+    let shown = screen_of(&mut model, 160, 40);
+    assert!(shown.contains("see H (queries NCCL's RAS service)"), "{shown}");
+}

@@ -189,3 +189,17 @@ fn configure(client: &Client, options: &mut Options) -> Result<()> {
     options.keys = config.keys.into_iter().map(|(name, keys)| (name, several(keys))).collect();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_locale_without_utf8_draws_ascii() {
+        let of = |set: &'static [(&str, &str)]| {
+            super::is_ascii(move |name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert!(!of(&[]) && !of(&[("LANG", "de_DE.utf8")]) && !of(&[("LC_ALL", ""), ("LANG", "C.UTF-8")]));
+        assert!(of(&[("LANG", "C")]) && of(&[("LC_ALL", "POSIX"), ("LANG", "C.UTF-8")]));
+    }
+}
