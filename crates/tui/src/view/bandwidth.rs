@@ -139,7 +139,7 @@ fn list_panel(
         paint.spot(inside, lines.len(), || MouseTarget::Collective(index));
         let expected = measured.expected(&row.communicator.id, row.speed.collective);
         let line = list_line(*row, expected, &widths, index == at, paint);
-        lines.push(if index == at { paint.under_cursor(line, columns) } else { line });
+        lines.push(if index == at { paint.under_cursor(&line, columns) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
     paint.scroll_bar(frame, area, Bar::Collectives, first..(first + height).min(rows.len()), rows.len());

@@ -110,7 +110,7 @@ fn block<'a>(
         let mark = if here && number == 0 { "> " } else { "  " };
         let line =
             Line::from(vec![Span::raw(mark), paint.span(head, meaning), Span::raw(" "), Span::raw(part)]);
-        lines.push(if here && number == 0 { paint.under_cursor(line, columns) } else { line });
+        lines.push(if here && number == 0 { paint.under_cursor(&line, columns) } else { line });
     }
     let most = if whole { 3 } else { 1 };
     for evidence in finding.evidence.iter().take(most) {

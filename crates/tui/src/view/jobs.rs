@@ -148,7 +148,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
         None => paint.span(fit(&entry.last, space).into_owned(), Meaning::Muted),
     });
     let line = Line::from(spans);
-    if here { paint.under_cursor(line, columns) } else { line }
+    if here { paint.under_cursor(&line, columns) } else { line }
 }
 
 /// Most earlier attempts that are listed of the job under the cursor, the newest ones.
@@ -281,7 +281,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             paint.span(format!(" {}", cell(word, 5)), meaning),
             if entry.alarm { paint.span(alarm, Meaning::Bad) } else { Span::raw(alarm) },
         ]);
-        lines.push(if here { paint.under_cursor(line, columns) } else { line });
+        lines.push(if here { paint.under_cursor(&line, columns) } else { line });
     }
     lines.push(Line::from(""));
     for target in &model.jobs.targets {

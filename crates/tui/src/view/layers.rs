@@ -196,7 +196,7 @@ fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
         "   .  no channel: rings and trees connect neighbours only",
         "   ?  not known: a channel may exist, or its transport is unknown",
         "   *  more than one transport",
-        "   !  wrong: not what was planned, or a finding is about it",
+        "   !  wrong: not what was asked for, or a finding is about it",
     ] {
         lines.push(Line::from(text));
     }
@@ -277,7 +277,7 @@ fn list(
         let here = at == selected;
         let mark = Span::raw(if here { " > " } else { "   " });
         let line: Line = std::iter::once(mark).chain(row.iter().cloned()).collect();
-        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
+        lines.push(if here { paint.under_cursor(&line, usize::from(inside.width)) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
     paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(rows.len()), rows.len());

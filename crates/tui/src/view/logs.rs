@@ -218,7 +218,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
         let shown = Shown { pane, store, paint, columns, label, start };
         let mut drawn = shown.entry(&entry);
         if pane.cursor == Some(seq) {
-            drawn = drawn.into_iter().map(|line| paint.under_cursor(line, columns)).collect();
+            drawn = drawn.into_iter().map(|line| paint.under_cursor(&line, columns)).collect();
         }
         lines.append(&mut drawn);
         numbers.resize(lines.len(), Some(seq));

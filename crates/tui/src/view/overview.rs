@@ -188,7 +188,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
 /// omitted.
 fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> Line<'a> {
     let transport_view = &open.transport_view;
-    let planned = intended(model, open).unwrap_or("not known");
+    let planned = intended(model, open).unwrap_or("unknown");
     let (seen, meaning) = match transport_view.ok {
         Some(true) => (format!("{} ok", transport_view.verdict), Meaning::Good),
         Some(false) => (format!("{} !", transport_view.verdict), Meaning::Bad),

@@ -76,7 +76,7 @@ impl<'s> Paint<'s> {
     }
 
     /// Returns a line under the cursor, as wide as its area: one bar of one style.
-    pub fn under_cursor(self, line: Line<'_>, columns: usize) -> Line<'_> {
+    pub fn under_cursor<'a>(self, line: &Line<'_>, columns: usize) -> Line<'a> {
         let blanks = columns.saturating_sub(line.width());
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         Line::from(self.span(format!("{text}{}", " ".repeat(blanks)), Meaning::Selected))

@@ -121,7 +121,7 @@ fn node_line<'a>(
         ),
         Span::raw(fit(&format!("r{}", super::paint::ranges(&ranks)), widths[3]).into_owned()),
     ]);
-    if here { paint.under_cursor(line, widths.iter().sum::<usize>() + 5) } else { line }
+    if here { paint.under_cursor(&line, widths.iter().sum::<usize>() + 5) } else { line }
 }
 
 /// Returns the widths of host and network in the list of ranks, which shrink on a small screen, and whether
@@ -231,7 +231,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             ),
             paint.span(silent, if quiet { Meaning::Warn } else { Meaning::Muted }),
         ]);
-        lines.push(if here { paint.under_cursor(line, columns) } else { line });
+        lines.push(if here { paint.under_cursor(&line, columns) } else { line });
     }
     if order.is_empty() {
         let text = if store.count() > 0 {

@@ -252,7 +252,7 @@ fn changes<'a>(draft: &NewJobForm, planned: &Planned, paint: Paint, columns: usi
             paint.span(cell(&change_text(op), space), meaning),
             paint.span(format!(" {}", fit(&op.rule, rule_width)), Meaning::Muted),
         ]);
-        lines.push(if selected { paint.under_cursor(line, columns) } else { line });
+        lines.push(if selected { paint.under_cursor(&line, columns) } else { line });
     }
     if planned.all.is_empty() {
         lines.push(Line::from(paint.span(" nothing: the job is sent as it is", Meaning::Muted)));
