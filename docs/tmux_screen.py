@@ -48,11 +48,21 @@ class Terminal:
             else:
                 sys.exit(f"`{text}` did not come:\n{shown}")
         time.sleep(0.4)
-        return self.run("capture-pane", "-e", "-p", "-t", "t")
+        return carried(self.run("capture-pane", "-e", "-p", "-t", "t"))
 
     def close(self):
         self.run("kill-server")
         self.home.cleanup()
+
+
+def carried(capture):
+    """Gives a capture in which each line begins with the look that tmux leaves on from the line before."""
+    look, lines = "", []
+    for line in capture.split("\n"):
+        lines.append(look + line)
+        for code in re.findall(r"\x1b\[[0-9;:]*m", line):
+            look = "" if code in ("\x1b[0m", "\x1b[m") else look + code
+    return "\n".join(lines)
 
 
 def colour(codes, at):

@@ -14,6 +14,7 @@ use weftrun_core::job::{
 };
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId, logs_or_texts};
 use weftrun_core::nccl::TransportMap;
+use weftrun_core::text::rounded_size;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::Sources;
 use weftrun_diagnose::cause::WhyState;
@@ -100,9 +101,9 @@ impl ReplayBackend {
         if size > MOST {
             return Err(Error::new(
                 ErrorKind::Usage,
-                format!("{size} bytes of logs are more than are played"),
+                format!("{} of logs are more than the {} that are played", rounded_size(size), rounded_size(MOST)),
             )
-            .hint("`weftrun transport` reads logs of any size"));
+            .hint("open one file or folder of them, or cut it with `head -c 1G`; `weftrun transport` and `weftrun why` read logs of any size"));
         }
         let name = |file: &PathBuf| file.file_name().map(|name| name.to_string_lossy().into_owned());
         let of = |(file, at): (&PathBuf, u32)| source(name(file).unwrap_or_default(), None, at);
@@ -444,6 +445,15 @@ mod tests {
             logs[batch.source.rank.unwrap() as usize].extend(batch.bytes);
         }
         logs
+    }
+
+    #[test]
+    fn logs_that_are_too_large_name_the_limit_and_the_way_out() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(MOST + (1 << 30)).unwrap();
+        let error = ReplayBackend::logs(&[file.path()], 0.0).unwrap_err();
+        assert_eq!(error.to_string(), "2 GiB of logs are more than the 1 GiB that are played");
+        assert!(error.hints()[0].contains("`weftrun why` read logs of any size"), "{:?}", error.hints());
     }
 
     #[tokio::test]

@@ -119,11 +119,34 @@ impl Keymap {
         })
     }
 
+    /// Returns the name of an action that has a key.
+    pub fn action_of(&self, chord: Chord) -> Option<&'static str> {
+        let mut rows = self.keys.iter().filter(|(_, keys)| keys.iter().any(|(_, key)| *key == chord));
+        rows.next().map(|(row, _)| row.name)
+    }
+
     /// Returns the first key of a row.
     pub fn first_key(&self, name: &str) -> &str {
         let found = self.keys.iter().find(|(row, _)| row.name == name);
         found.and_then(|(_, keys)| keys.first()).map_or("", |(text, _)| text.as_str())
     }
+}
+
+/// Returns how a pressed key is written; none for keys that no table has.
+pub fn name(event: KeyEvent) -> Option<String> {
+    let key = match event.code {
+        KeyCode::Char(' ') => "space".to_owned(),
+        KeyCode::Char(letter) if !letter.is_control() => letter.to_string(),
+        KeyCode::Enter => "enter".to_owned(),
+        KeyCode::Tab => "tab".to_owned(),
+        KeyCode::Left => "left".to_owned(),
+        KeyCode::Right => "right".to_owned(),
+        KeyCode::Delete => "delete".to_owned(),
+        KeyCode::F(number) => format!("f{number}"),
+        _ => return None,
+    };
+    let control = event.modifiers.contains(KeyModifiers::CONTROL);
+    Some(if control { format!("ctrl-{key}") } else { key })
 }
 
 /// Returns the page `docs/reference/keys.md`, from the table.

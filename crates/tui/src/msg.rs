@@ -77,7 +77,13 @@ pub enum Msg {
     Saved(Result<PathBuf, String>),
     /// Nothing was saved, since the file exists.
     Exists(PathBuf),
+    /// Two jobs were described, to be compared.
+    Compared(Result<Box<[Known; 2]>, String>),
+    /// Something failed that only needs to be said.
+    Failed(String),
     Demo(Result<JobHandle, String>),
+    /// A path that is being typed was completed: the text before, and the paths that begin with it.
+    Paths(String, Vec<String>),
     /// A found target was written into the configuration, or not.
     TargetAdded(String, Result<(), String>),
     /// Logs in files were opened as a job of a target of their own.
@@ -153,6 +159,12 @@ pub enum Effect {
     Evidence(SharedStore, Vec<Evidence>),
     /// Save the lines of a log that a projection shows.
     Export(PathBuf, SharedStore, Box<Projection>),
+    /// Describe two jobs, to compare them.
+    Compare([JobHandle; 2]),
+    /// List the paths that begin with a typed text.
+    Paths(String),
+    /// Run a command of the user, with variables.
+    Run(String, Vec<(&'static str, String)>),
     Demo,
     /// Make a target of what was found.
     AddTarget(&'static str, FoundTarget),

@@ -10,6 +10,9 @@ pub enum Meaning {
     Good,
     /// Works, but not as intended.
     Warn,
+    /// Not as intended, and not the worst of the screen.
+    Wrong,
+    /// The worst of the screen: nothing else on it has this colour.
     Bad,
     Busy,
     /// Less important.
@@ -84,9 +87,8 @@ impl Theme {
         let plain = Style::new();
         match meaning {
             Meaning::Selected => return plain.add_modifier(Modifier::REVERSED),
-            // A frame dims its border, not its title.
             Meaning::Title => return plain.fg(Color::Reset).add_modifier(Modifier::BOLD),
-            Meaning::Bad => return self.coloured(meaning).add_modifier(Modifier::BOLD),
+            Meaning::Bad | Meaning::Wrong => return self.coloured(meaning).add_modifier(Modifier::BOLD),
             Meaning::Found => return self.coloured(meaning).add_modifier(Modifier::UNDERLINED),
             Meaning::Muted if self == Self::Mono => return plain,
             _ if self == Self::HighContrast && meaning != Meaning::Muted && meaning != Meaning::Frame => {
@@ -157,7 +159,7 @@ impl Theme {
         };
         match meaning {
             Meaning::Good | Meaning::Added => good,
-            Meaning::Warn | Meaning::Found => warn,
+            Meaning::Warn | Meaning::Wrong | Meaning::Found => warn,
             Meaning::Bad | Meaning::Removed => bad,
             Meaning::Busy => busy,
             Meaning::Key => key,

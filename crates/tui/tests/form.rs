@@ -185,3 +185,103 @@ fn the_folder_of_the_code_is_a_field() {
     base.code = Some(script.clone());
     assert_eq!(draft_of(base, Some("job.toml")).spec().unwrap().code, Some(script));
 }
+
+#[test]
+fn arrows_follow_the_rows_and_digits_never_leave_the_form() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    let field = |model: &weftrun_tui::model::Model| model.draft.as_ref().unwrap().field;
+    model.draft.as_mut().unwrap().field = Field::Queue;
+    for wanted in [Field::Priority, Field::Image, Field::Nodes] {
+        press(&mut model, "down");
+        assert_eq!(field(&model), wanted);
+    }
+    for wanted in [Field::Image, Field::Name, Field::Target, Field::Changes] {
+        press(&mut model, "up");
+        assert_eq!(field(&model), wanted);
+    }
+    for (known, _) in Field::LABELS.into_iter().filter(|(field, _)| *field != Field::Changes) {
+        model.draft.as_mut().unwrap().field = known;
+        press(&mut model, "3");
+        assert_eq!(model.screen, Screen::Submit, "{known:?}");
+        // The numbers of the screens are not shown while they do nothing.
+        assert!(common::screen(&mut model, 120, 40).starts_with(" jobs "), "{known:?}");
+    }
+    model.draft.as_mut().unwrap().field = Field::Changes;
+    assert!(common::screen(&mut model, 120, 40).starts_with(" 1 jobs "));
+    press(&mut model, "1");
+    assert_eq!(model.screen, Screen::Jobs);
+}
+
+#[test]
+fn each_mistake_has_its_line_and_marks_its_field() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    let draft = model.draft.as_mut().unwrap();
+    for (field, text) in
+        [(Field::Nodes, "two"), (Field::Gpus, ""), (Field::Env, "A=1 B"), (Field::Command, "a 'b")]
+    {
+        set(draft, field, text);
+    }
+    let mistakes = draft.mistakes();
+    let fields: Vec<Field> = mistakes.iter().map(|(field, _)| *field).collect();
+    assert_eq!(fields, [Field::Nodes, Field::Gpus, Field::Command, Field::Env]);
+    assert_eq!(draft.spec().unwrap_err(), mistakes[0].1);
+    let shown = common::screen(&mut model, 120, 40);
+    for text in ["!nodes", "!gpus/node", "!command", "!env"] {
+        assert!(shown.contains(text), "{text}\n{shown}");
+    }
+    for (_, mistake) in mistakes {
+        let lines = shown.lines().filter(|line| line.contains(&mistake)).count();
+        assert_eq!(lines, 1, "{mistake}\n{shown}");
+    }
+}
+
+#[test]
+fn a_value_is_not_cut_beside_free_space() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    let draft = model.draft.as_mut().unwrap();
+    set(draft, Field::Instance, "p5en.48xlarge.reserved-2");
+    set(draft, Field::Name, "llama-70b-pretraining-fsdp-o-a7847-2");
+    for columns in [80, 120, 200] {
+        let shown = common::screen(&mut model, columns, 40);
+        for value in ["p5en.48xlarge.reserved-2", "llama-70b-pretraining-fsdp-o-a7847-2"] {
+            assert!(shown.contains(value), "{columns}\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn what_is_taken_out_of_a_job_looks_like_it() {
+    use weftrun::core::fabric::{Change, Removed};
+    let mut model = common::drafted();
+    let draft = model.draft.as_mut().unwrap();
+    let Some(Ok(planned)) = &mut draft.planned else { panic!("no plan") };
+    let change = Change::Remove { what: Removed::Env, name: "NCCL_IB_HCA".into() };
+    for op in planned.all.iter_mut().chain(&mut planned.plan.ops).take(1) {
+        op.change = change.clone();
+    }
+    planned.plan.ops = planned.all.clone();
+    let shown = common::screen(&mut model, 160, 48);
+    let line = shown.lines().find(|line| line.contains("NCCL_IB_HCA")).unwrap();
+    assert!(line.contains("-     no env NCCL_IB_HCA"), "{line}");
+}
+
+#[test]
+fn a_file_is_asked_for_only_where_the_command_lacks_something() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let spec = weftrun::core::spec::JobSpec::builder("sft").role(role).build().unwrap();
+    let mut draft = draft_of(spec.clone(), None);
+    for (field, text) in
+        [(Field::Env, "A=1"), (Field::Storage, "d:/d=memory"), (Field::Code, "src"), (Field::Memory, "1Gi")]
+    {
+        set(&mut draft, field, text);
+    }
+    assert_eq!(draft.why_file(), None);
+    let mut more = spec;
+    more.time_limit = Some(std::time::Duration::from_hours(1));
+    let why = draft_of(more.clone(), None).why_file().unwrap();
+    assert!(why.contains("time_limit") && !why.contains("name"), "{why}");
+    assert_eq!(draft_of(more, Some("sft.toml")).why_file(), None, "the file has it");
+}

@@ -102,6 +102,18 @@ impl Filter {
         Ok(Self { terms, text: text.trim().to_owned() })
     }
 
+    /// Returns the names before a `:` that are none of a filter: such a word is searched as it is.
+    pub fn unknown_names(&self) -> Vec<&str> {
+        let name = |word: &'_ str| -> Option<usize> {
+            let (key, value) = word.split_once(':')?;
+            let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_lowercase());
+            (plain && !value.is_empty() && !value.starts_with(['/', ':']) && !NAMES.contains(&key))
+                .then_some(key.len())
+        };
+        let bodies = words(&self.text).map(|word| word.strip_prefix('!').unwrap_or(word));
+        bodies.filter_map(|body| name(body).and_then(|end| body.get(..end))).collect()
+    }
+
     /// Restricts the filter to some ranks.
     #[must_use]
     pub fn with_ranks(mut self, ranks: impl IntoIterator<Item = u32>) -> Self {
@@ -160,6 +172,9 @@ impl Term {
         }
     }
 }
+
+/// What a filter can name.
+const NAMES: [&str; 9] = ["rank", "ranks", "node", "host", "pod", "role", "level", "since", "until"];
 
 /// Splits at blanks outside of slashes.
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -269,6 +284,8 @@ mod tests {
     #[test]
     fn unknown_keys_are_text() {
         assert_eq!(parse("http://x").terms.len(), 1);
+        assert!(parse("http://x level:warn NET/IB:1 a::b /x:y/").unknown_names().is_empty());
+        assert_eq!(parse("leve:warn !rnak:3").unknown_names(), ["leve", "rnak"]);
         assert!(parse("  ").is_empty());
     }
 }

@@ -180,8 +180,14 @@ impl HealthReport {
         };
         let separator = if named.is_empty() { "" } else { ": " };
         let message = format!("NCCL's RAS service: {}{separator}{}{more}", self.reason, named.join("; "));
-        let mut finding = Finding::new(severity, code, message)
-            .fix("see what that process does: `weftrun exec JOB --rank N -- py-spy dump --pid PID`");
+        let mut finding = Finding::new(severity, code, message);
+        if let Some(first) = self.culprits.first() {
+            let rank = first.global_rank.map_or_else(|| "N".to_owned(), |rank| rank.to_string());
+            let pid = if first.pid == 0 { "PID".to_owned() } else { first.pid.to_string() };
+            finding = finding.fix(format!(
+                "see what that process does: `weftrun exec JOB --rank {rank} -- py-spy dump --pid {pid}`"
+            ));
+        }
         finding.confidence = Some(confidence);
         finding.ranks = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
         finding.ranks.sort_unstable();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tui_input::Input;
 use weftrun::Finding;
 use weftrun::core::fabric::{Fabric, Op, RuleSetting};
-use weftrun::core::spec::{Code, JobSpec, Launch, Role, Volume};
+use weftrun::core::spec::{Code, JobSpec, Launch, Role, Volume, to_toml};
 
 use super::compare;
 use super::words::{quote, words};
@@ -255,80 +255,124 @@ impl NewJobForm {
         self.targets.get(self.target).map_or("local", String::as_str)
     }
 
-    /// Returns the job that the form describes, or what is wrong with it.
+    /// Returns the job that the form describes, or the first mistake.
     pub fn spec(&self) -> Result<JobSpec, String> {
+        let (spec, mistakes) = self.read();
+        match mistakes.into_iter().next() {
+            None => Ok(spec),
+            Some((_, mistake)) => Err(mistake),
+        }
+    }
+
+    /// Returns the mistakes of the form, in the order of its fields.
+    pub fn mistakes(&self) -> Vec<(Field, String)> {
+        self.read().1
+    }
+
+    /// Reads the form: the job, and the fields that cannot be read.
+    fn read(&self) -> (JobSpec, Vec<(Field, String)>) {
         let mut spec = self.base.clone();
+        let mut mistakes = Vec::new();
         let filled = |field| Some(self.text(field).trim().to_owned()).filter(|text| !text.is_empty());
-        spec.name = filled(Field::Name).ok_or("the job has no name")?;
+        match filled(Field::Name) {
+            Some(name) => spec.name = name,
+            None => mistakes.push((Field::Name, "the job has no name".to_owned())),
+        }
         spec.image = filled(Field::Image);
         spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
         spec.queue = filled(Field::Queue);
         spec.priority = filled(Field::Priority);
+        let mut number = |field: Field| {
+            let text = self.text(field);
+            let mistake = |_| (field, format!("{}: `{text}` is not a number", field.label()));
+            text.trim()
+                .parse::<u32>()
+                .map_err(mistake)
+                .map_err(|mistake| mistakes.push(mistake))
+                .unwrap_or_default()
+        };
+        let (nodes, gpus) = (number(Field::Nodes), number(Field::Gpus));
+        let mut split = |field: Field| {
+            let mistake = || (field, format!("{}: a quote is not closed", field.label()));
+            words(self.text(field)).unwrap_or_else(|| {
+                mistakes.push(mistake());
+                Vec::new()
+            })
+        };
+        let (command, volumes, env) = (split(Field::Command), split(Field::Storage), split(Field::Env));
         if filled(Field::Code) != folder(&self.base) {
             spec.code = filled(Field::Code).map(|dir| Code::Folder { dir, content: None });
         }
         // If unchanged, it is the file's value, even if that cannot be expressed as text.
         if self.text(Field::Storage) != storage(&self.base.volumes) {
-            let volumes = words(self.text(Field::Storage)).ok_or("storage: a quote is not closed")?;
-            spec.volumes = volumes
-                .iter()
-                .map(|word| word.parse())
-                .collect::<Result<_, _>>()
-                .map_err(|error: String| format!("storage: {error}"))?;
+            spec.volumes.clear();
+            for word in volumes {
+                match word.parse::<Volume>() {
+                    Ok(volume) => spec.volumes.push(volume),
+                    Err(error) => mistakes.push((Field::Storage, format!("storage: {error}"))),
+                }
+            }
         }
         spec.launch = LAUNCHES[self.launch];
         spec.fabric.kind = Fabric::ALL[self.fabric];
         spec.fabric.bandwidth = self.measuring == 1;
-        let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
         spec.env.clear();
         for pair in env {
-            let (name, value) =
-                pair.split_once('=').ok_or_else(|| format!("env: `{pair}` is not NAME=value"))?;
-            spec.env.push(weftrun::core::spec::EnvVar { name: name.to_owned(), value: value.to_owned() });
+            match pair.split_once('=') {
+                Some((name, value)) => spec
+                    .env
+                    .push(weftrun::core::spec::EnvVar { name: name.to_owned(), value: value.to_owned() }),
+                None => mistakes.push((Field::Env, format!("env: `{pair}` is not NAME=value"))),
+            }
         }
         spec.fabric.rules.retain(|_, setting| *setting != RuleSetting::Off);
         spec.fabric.rules.extend(self.off.iter().map(|rule| (rule.clone(), RuleSetting::Off)));
         if spec.roles.is_empty() {
             spec.roles.push(Role::worker());
         }
-        let number = |field: Field| {
-            let text = self.text(field);
-            text.trim().parse::<u32>().map_err(|_| format!("{}: `{text}` is not a number", field.label()))
-        };
-        let (nodes, gpus) = (number(Field::Nodes)?, number(Field::Gpus)?);
-        let command = words(self.text(Field::Command)).ok_or("command: a quote is not closed")?;
         let worker = spec.roles.iter_mut().find(|role| role.kind == weftrun::core::spec::RoleKind::Worker);
         if let Some(role) = worker {
-            role.nodes = nodes;
-            role.gpus_per_node = gpus;
-            role.command = command;
+            (role.nodes, role.gpus_per_node, role.command) = (nodes, gpus, command);
             role.instance_type = filled(Field::Instance);
             role.memory = filled(Field::Memory);
         }
-        Ok(spec)
+        let place = |field: &Field| Field::LABELS.iter().position(|(known, _)| known == field);
+        mistakes.sort_by_key(|(field, _)| place(field));
+        (spec, mistakes)
     }
 
-    /// Returns whether flags can express everything in the job that is not in its file.
-    fn fits_flags(spec: &JobSpec) -> bool {
-        let Some(role) = spec.workers().next() else { return false };
+    /// Returns what the form does not show of a job without a file, as keys of the job file: its command would lack it.
+    fn beyond_form(spec: &JobSpec) -> Vec<String> {
+        let Some(role) = spec.workers().next() else { return vec!["roles".to_owned()] };
         let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
         plain.command.clone_from(&role.command);
         plain.instance_type.clone_from(&role.instance_type);
         plain.memory.clone_from(&role.memory);
         let Ok(mut same) = JobSpec::builder(&spec.name).launch(spec.launch).role(plain).build() else {
-            return false;
+            return vec!["roles".to_owned()];
         };
         (same.image, same.profile, same.env) = (spec.image.clone(), spec.profile.clone(), spec.env.clone());
         same.queue.clone_from(&spec.queue);
         same.priority.clone_from(&spec.priority);
-        same.volumes.clone_from(&spec.volumes);
+        if are_words(&spec.volumes) {
+            same.volumes.clone_from(&spec.volumes);
+        }
         same.code = spec.code.clone().filter(|_| spec.code_folder().is_some());
         same.fabric.memory.clone_from(&spec.fabric.memory);
         same.fabric.kind = spec.fabric.kind;
         same.fabric.bandwidth = spec.fabric.bandwidth;
         same.fabric.rules.clone_from(&spec.fabric.rules);
-        let off = spec.fabric.rules.values().all(|setting| *setting == RuleSetting::Off);
-        off && are_words(&spec.volumes) && same == *spec
+        same.fabric.rules.retain(|_, setting| *setting == RuleSetting::Off);
+        if same == *spec {
+            return Vec::new();
+        }
+        let (all, shown) = (to_toml(spec), to_toml(&same));
+        let more = all.lines().filter(|line| !shown.lines().any(|known| known == *line));
+        let key =
+            |line: &str| line.split(['=', ']']).next().unwrap_or(line).trim_matches([' ', '[']).to_owned();
+        let mut keys: Vec<String> = more.map(key).filter(|key| !key.is_empty()).collect();
+        keys.dedup();
+        if keys.is_empty() { vec!["what its file has".to_owned()] } else { keys }
     }
 
     /// Returns whether flags after its file can express the whole job: they add and replace, and remove
@@ -362,12 +406,21 @@ impl NewJobForm {
         }
     }
 
-    /// Returns whether the equivalent command needs the job saved as a file first.
+    /// Returns why the equivalent command needs the job saved as a file first; none if it does not.
+    pub fn why_file(&self) -> Option<String> {
+        let spec = self.spec().ok()?;
+        match &self.file {
+            Some(file) => (!self.fits_flags_behind_file(&spec))
+                .then(|| format!("flags cannot take away what {file} has")),
+            None => {
+                let keys = Self::beyond_form(&spec);
+                (!keys.is_empty()).then(|| format!("the flags of this form do not say {}", keys.join(", ")))
+            }
+        }
+    }
+
     pub fn needs_file(&self) -> bool {
-        self.spec().is_ok_and(|spec| match self.file {
-            None => !Self::fits_flags(&spec),
-            Some(_) => !self.fits_flags_behind_file(&spec),
-        })
+        self.why_file().is_some()
     }
 
     /// Returns the equivalent `weftrun submit` command, or which mistake of the form prevents one.

@@ -1,9 +1,14 @@
 //! The jobs of all targets.
 
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use weftrun::Attempts;
 use weftrun::core::backend::Capability;
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::log::clean_text;
 use weftrun::diagnose::cause::CAUSE_CODE;
 
 use super::transport_view::TransportView;
@@ -32,34 +37,92 @@ pub struct Entry {
     pub summary: JobSummary,
     /// The last thing that happened to it.
     pub last: String,
-    /// The first cause of its failure, once its logs were read here.
-    pub cause: Option<String>,
     /// Whether something needs looking at.
     pub alarm: bool,
-    /// What its logs have proved of the fabric, if it was opened here.
+    /// What its logs proved when they were read here, in this session or an earlier one.
+    pub learned: Learned,
+}
+
+/// What the last diagnosis of a job found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Learned {
+    /// The first cause of its failure.
+    pub cause: Option<String>,
+    /// The fabric that its logs show, and whether it is the planned one.
     pub verdict: Option<(String, Option<bool>)>,
+}
+
+impl Learned {
+    /// Returns it safe to draw: it may come from a file.
+    #[must_use]
+    pub fn clean(self) -> Self {
+        let clean = |text: String| clean_text(&text).into_owned();
+        Self { cause: self.cause.map(clean), verdict: self.verdict.map(|(fabric, ok)| (clean(fabric), ok)) }
+    }
 }
 
 impl Entry {
     /// Takes what the logs of the job prove.
     pub fn learn(&mut self, view: &TransportView) {
-        self.verdict = Some((view.verdict.clone(), view.ok));
         let cause = view.findings.iter().find(|finding| finding.code == CAUSE_CODE);
-        self.cause = cause.map(|cause| cause.message.clone());
+        self.learned = Learned {
+            cause: cause.map(|cause| cause.message.clone()),
+            verdict: Some((view.verdict.clone(), view.ok)),
+        };
         self.alarm |= cause.is_some();
+    }
+
+    /// Returns whether it failed, needs looking at, or uses another fabric than planned.
+    pub fn is_in_trouble(&self) -> bool {
+        self.alarm || matches!(self.learned.verdict, Some((_, Some(false))))
     }
 }
 
 /// Columns to sort by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Newest first.
+    /// What failed or uses another fabric than planned, then the newest.
     #[default]
-    Age,
+    Trouble,
     Name,
     /// By state, those under way first.
     State,
     Target,
+    /// Newest first.
+    Age,
+}
+
+impl Order {
+    /// All of them, one after another, by their names.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Trouble, "trouble"),
+        (Self::State, "state"),
+        (Self::Name, "name"),
+        (Self::Target, "target"),
+        (Self::Age, "age"),
+    ];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(order, _)| *order == self).map_or("", |(_, name)| name)
+    }
+
+    /// Returns the order of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(order, _)| order)
+    }
+
+    fn compare(self, a: &Entry, b: &Entry) -> Ordering {
+        let (one, other) = (&a.summary, &b.summary);
+        match self {
+            Self::Trouble => b.is_in_trouble().cmp(&a.is_in_trouble()),
+            Self::Name => one.name.cmp(&other.name),
+            Self::State => one.phase.cmp(&other.phase),
+            Self::Target => one.handle.target().cmp(other.handle.target()),
+            Self::Age => other.created.cmp(&one.created),
+        }
+    }
 }
 
 /// The jobs of all targets.
@@ -74,6 +137,12 @@ pub struct Jobs {
     pub filter: String,
     /// How they are sorted.
     pub order: Order,
+    /// Whether the last of that order comes first.
+    pub reversed: bool,
+    /// The jobs that the next action is for; the one under the cursor if there are none.
+    pub marked: BTreeSet<JobHandle>,
+    /// What earlier sessions found of jobs that are not listed yet.
+    pub learned: BTreeMap<JobHandle, Learned>,
     /// Which of them are attempts of others: a job and its attempts are shown as one.
     pub attempts: Attempts,
 }
@@ -95,14 +164,10 @@ impl Jobs {
         let replaced = self.attempts.replaced_in(shown.iter().map(|entry| &entry.summary.handle));
         shown.retain(|entry| !replaced.contains(&entry.summary.handle));
         shown.sort_by(|a, b| {
-            let (a, b) = (&a.summary, &b.summary);
-            let age = || b.created.cmp(&a.created).then_with(|| a.handle.cmp(&b.handle));
-            match self.order {
-                Order::Age => age(),
-                Order::Name => a.name.cmp(&b.name).then_with(age),
-                Order::State => a.phase.cmp(&b.phase).then_with(age),
-                Order::Target => a.handle.target().cmp(b.handle.target()).then_with(age),
-            }
+            let order = self.order.compare(a, b);
+            let order = if self.reversed { order.reverse() } else { order };
+            let age = || Order::Age.compare(a, b);
+            order.then_with(age).then_with(|| a.summary.handle.cmp(&b.summary.handle))
         });
         shown
     }
@@ -143,6 +208,29 @@ impl Jobs {
         self.targets.iter().find(|known| known.name == target)?.capability.as_ref()
     }
 
+    /// Sorts by a column, or the other way round if it is sorted by it already.
+    pub fn sort_by(&mut self, order: Order) {
+        self.reversed = self.order == order && !self.reversed;
+        self.order = order;
+    }
+
+    /// Marks the job under the cursor or removes its mark, and goes on to the next.
+    pub fn mark(&mut self) {
+        let Some(handle) = self.current().map(|entry| entry.summary.handle.clone()) else { return };
+        if !self.marked.remove(&handle) {
+            self.marked.insert(handle);
+        }
+        self.step(1);
+    }
+
+    /// Returns what was found of jobs, in this session and before, of at most so many.
+    pub fn all_learned(&self, most: usize) -> BTreeMap<JobHandle, Learned> {
+        let listed = self.entries.iter().filter(|entry| entry.learned != Learned::default());
+        let listed = listed.map(|entry| (entry.summary.handle.clone(), entry.learned.clone()));
+        let before = self.learned.iter().map(|(handle, learned)| (handle.clone(), learned.clone()));
+        listed.chain(before).take(most).collect()
+    }
+
     pub fn step(&mut self, by: isize) {
         let shown = self.shown();
         let at = self.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
@@ -169,8 +257,9 @@ impl Jobs {
                 self.entries.swap_remove(index);
             }
         }
-        let (last, alarm) = (last(&summary), summary.phase == JobPhase::Failed);
-        self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None });
+        let learned = self.learned.remove(&summary.handle).unwrap_or_default();
+        let alarm = summary.phase == JobPhase::Failed || learned.cause.is_some();
+        self.entries.push(Entry { last: last(&summary), summary, alarm, learned });
     }
 
     pub fn event(&mut self, event: &JobEvent) {

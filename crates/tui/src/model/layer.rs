@@ -21,6 +21,11 @@ pub enum Prompt {
 }
 
 impl Prompt {
+    /// Returns whether it asks for a path, which the tab key completes.
+    pub fn is_path(self) -> bool {
+        matches!(self, Self::ExportLog | Self::ExportPairs | Self::SaveJob | Self::LogFiles | Self::JobFile)
+    }
+
     /// Returns the text before the input.
     pub fn label(self) -> &'static str {
         match self {
@@ -39,7 +44,12 @@ impl Prompt {
 /// An action that needs a confirmation. It contains the job it was opened for: the list may move under it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    Act(JobHandle, JobAction),
+    Act {
+        jobs: Vec<JobHandle>,
+        action: JobAction,
+        /// Why it is not done to others that were chosen.
+        left_out: Vec<String>,
+    },
     /// Whether to submit the draft, at this revision.
     Submit(u64),
     /// Whether to submit a benchmark with the nodes of a job.

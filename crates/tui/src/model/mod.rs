@@ -76,6 +76,17 @@ impl Screen {
         }
     }
 
+    /// Returns its name in the tabs of a narrow terminal.
+    pub fn short_word(self) -> &'static str {
+        match self {
+            Self::Overview => "over",
+            Self::Diagnosis => "diag",
+            Self::Submit => "new",
+            Self::Bandwidth => "bandw",
+            screen => screen.word(),
+        }
+    }
+
     /// Returns its name in the tabs.
     pub fn word(self) -> &'static str {
         match self {
@@ -111,6 +122,17 @@ pub enum NoticeKind {
 pub(crate) fn next<T: Copy>(cycle: &[T], is_shown: impl Fn(&T) -> bool) -> T {
     let at = cycle.iter().position(is_shown).map_or(0, |at| at + 1);
     cycle[at % cycle.len()]
+}
+
+/// An action of the user on a job: a command that a key runs.
+#[derive(Clone, Debug)]
+pub struct OwnAction {
+    pub name: String,
+    /// The key as it was configured.
+    pub key: String,
+    pub chord: crate::keymap::Chord,
+    /// Run by `sh -c`, with `$JOB`, `$RANK` and `$NODE`.
+    pub command: String,
 }
 
 /// How long a notice is shown before the keys of the screen reappear. An error stays until a key is pressed.
@@ -171,8 +193,14 @@ pub struct Model {
     pub instances: Vec<(String, String)>,
     /// A job to open as soon as it is listed.
     pub wanted: Option<JobHandle>,
-    /// The demo, until it has ended or a key is pressed: it ends on its diagnosis.
-    pub demo: Option<JobHandle>,
+    /// The screen from which a line of the log was shown: `esc` goes back there.
+    pub came_from: Option<Screen>,
+    /// Drafts of other instances; the next new job begins with the first of them.
+    pub other_drafts: Vec<draft::SavedForm>,
+    /// The user's own actions.
+    pub own_actions: Vec<OwnAction>,
+    /// Whether the terminal draws ASCII only.
+    pub ascii: bool,
     /// The last RAS queries of closed jobs, oldest first. Their answers may still arrive.
     pub closed_ras: Vec<(JobHandle, Ras)>,
     /// How often the lines with a text were counted: the number of the last count.
@@ -216,6 +244,14 @@ impl Model {
             (Screen::Jobs, _) | (_, None) => self.jobs.current().map(|entry| entry.summary.handle.clone()),
             (_, Some(open)) => Some(open.handle.clone()),
         }
+    }
+
+    /// Returns the jobs that an action on jobs is for: the marked ones, or the current one.
+    pub fn chosen(&self) -> Vec<JobHandle> {
+        if self.screen == Screen::Jobs && !self.jobs.marked.is_empty() {
+            return self.jobs.marked.iter().filter(|job| self.jobs.get(job).is_some()).cloned().collect();
+        }
+        self.current().into_iter().collect()
     }
 
     /// Shows a notice in the bottom line.

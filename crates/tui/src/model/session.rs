@@ -1,11 +1,13 @@
 //! The state of the UI at its end, which the next start restores.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::Level;
 
 use super::draft::{NewJobForm, SavedForm};
-use super::jobs::Order;
+use super::jobs::{Learned, Order};
 use super::logs::Times;
 use super::{Model, Screen};
 use crate::theme::Theme;
@@ -18,8 +20,12 @@ pub struct Session {
     /// The screen, by its number.
     pub screen: usize,
     pub jobs_filter: String,
-    /// How the list was sorted, by number.
-    pub jobs_order: usize,
+    /// The column by which the list was sorted.
+    pub jobs_sorted: String,
+    /// Whether the last of that order came first.
+    pub jobs_reversed: bool,
+    /// What the last diagnoses found, by the handle of the job.
+    pub learned: BTreeMap<String, Learned>,
     /// The theme, by name.
     pub theme: Option<String>,
     /// Columns of the jobs beside an open one; negative while they are hidden, 0 for the default.
@@ -27,7 +33,14 @@ pub struct Session {
     pub log: LogView,
     /// The draft of a new job that was not submitted.
     pub draft: Option<SavedForm>,
+    /// Drafts of other instances, which come up one after another.
+    pub other_drafts: Vec<SavedForm>,
 }
+
+/// Most jobs of which the last diagnosis is kept.
+const MOST_LEARNED: usize = 500;
+/// Most drafts of other instances that are kept.
+const MOST_DRAFTS: usize = 16;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -46,7 +59,6 @@ pub struct LogView {
     pub bookmarks: Vec<u64>,
 }
 
-const ORDERS: [Order; 4] = [Order::Age, Order::Name, Order::State, Order::Target];
 pub(crate) const TIMES: [Times; 3] = [Times::Clock, Times::Relative, Times::Off];
 pub(crate) const LEVELS: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
 
@@ -62,19 +74,28 @@ impl Session {
             job: open.filter(|_| model.screen != Screen::Jobs).map(|open| open.handle.clone()),
             screen: number(&Screen::ALL, &model.screen),
             jobs_filter: model.jobs.filter.clone(),
-            jobs_order: number(&ORDERS, &model.jobs.order),
+            jobs_sorted: model.jobs.order.name().to_owned(),
+            jobs_reversed: model.jobs.reversed,
+            learned: (model.jobs.all_learned(MOST_LEARNED).into_iter())
+                .map(|(handle, learned)| (handle.to_string(), learned))
+                .collect(),
             theme: (model.theme != Theme::Mono && model.found_theme != Some(model.theme))
                 .then(|| model.theme.name().to_owned()),
             rail: i32::from(model.rail.columns) * if model.rail.hidden { -1 } else { 1 },
             log: open.map_or_else(LogView::default, |open| LogView::of(&open.logs)),
             draft: model.draft.as_ref().and_then(NewJobForm::keep),
+            other_drafts: model.other_drafts.clone(),
         }
     }
 
     /// Restores the list of jobs and the draft. The open job is opened again when its target lists it.
     pub fn restore(&self, model: &mut Model) {
         model.jobs.filter.clone_from(&self.jobs_filter);
-        model.jobs.order = ORDERS.get(self.jobs_order).copied().unwrap_or_default();
+        model.jobs.order = Order::parse(&self.jobs_sorted).unwrap_or_default();
+        model.jobs.reversed = self.jobs_reversed;
+        let learned = self.learned.iter().take(MOST_LEARNED);
+        let learned = learned.filter_map(|(job, learned)| Some((job.parse().ok()?, learned.clone().clean())));
+        model.jobs.learned = learned.collect();
         if let Ok(columns @ 1..) = u16::try_from(self.rail.unsigned_abs()) {
             model.rail.columns = columns;
             model.rail.resize(0);
@@ -86,6 +107,19 @@ impl Session {
         if let Some(kept) = &self.draft {
             model.draft = Some(NewJobForm::restored(kept, model.choices()));
         }
+        model.other_drafts.clone_from(&self.other_drafts);
+    }
+
+    /// Adds the drafts of another instance, which was saved after this one began with `begun`: none of either is lost.
+    #[must_use]
+    pub fn beside(mut self, other: &Self, begun: Option<&Self>) -> Self {
+        let drafts =
+            |session: &Self| session.draft.iter().chain(&session.other_drafts).cloned().collect::<Vec<_>>();
+        let (own, known) = (drafts(&self), begun.map(drafts).unwrap_or_default());
+        let new = drafts(other).into_iter().filter(|draft| !own.contains(draft) && !known.contains(draft));
+        self.other_drafts.extend(new);
+        self.other_drafts.truncate(MOST_DRAFTS);
+        self
     }
 
     /// Returns the screen of the open job.

@@ -16,7 +16,7 @@ use weftrun::report::HealthReport;
 use weftrun::{Client, HealthOptions, Result};
 
 use super::terminal::Signals;
-use super::{AddTarget, OpenLogs, Options, StartDemo, ingest, plan, search, targets, verify};
+use super::{AddTarget, OpenLogs, Options, StartDemo, ingest, paths, plan, search, targets, verify};
 use crate::model::logs::SharedStore;
 use crate::msg::{Effect, Known, Msg};
 
@@ -247,7 +247,24 @@ impl Runner {
                     async move { Msg::Demo(demo(client).await.map_err(|error| said(&error))) },
                 );
             }
+            Effect::Paths(typed) => {
+                work(outbox, move || {
+                    let found = paths::beginning_with(&typed);
+                    Msg::Paths(typed, found)
+                });
+            }
+            Effect::Compare([first, second]) => {
+                let clients = [self.client_of(&first), self.client_of(&second)];
+                answer_with(outbox, async move {
+                    let [one, other] = clients;
+                    let both =
+                        async { Ok(Box::new([known(&one, &first).await?, known(&other, &second).await?])) };
+                    let answer = targets::patient(PATIENCE, both).await;
+                    Msg::Compared(answer.map_err(|error| said(&error)))
+                });
+            }
             Effect::Quit
+            | Effect::Run(..)
             | Effect::Sleep
             | Effect::Redraw
             | Effect::Mouse(_)
@@ -319,16 +336,14 @@ async fn health(client: &Client, handle: &JobHandle) -> Result<Box<HealthReport>
     Ok(Box::new(job.health(&HealthOptions::default()).await?))
 }
 
+async fn known(client: &Client, handle: &JobHandle) -> Result<Known> {
+    let job = client.attach(handle).await?;
+    let detail = job.describe().await?;
+    Ok(Known { detail, plan: job.plan().cloned(), spec: job.spec().cloned() })
+}
+
 async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) {
-    let answer = async {
-        let job = client.attach(&handle).await?;
-        let detail = job.describe().await?;
-        Ok::<_, weftrun::Error>(Box::new(Known {
-            detail,
-            plan: job.plan().cloned(),
-            spec: job.spec().cloned(),
-        }))
-    };
+    let answer = async { Ok(Box::new(known(&client, &handle).await?)) };
     let answer = targets::patient(targets::PATIENCE, answer).await.map_err(|error| said(&error));
     let _ = outbox.send(Msg::Detail(handle, answer)).await;
 }

@@ -6,8 +6,10 @@ mod clipboard;
 mod effects;
 mod ingest;
 mod milestones;
+mod own_action;
 #[cfg(debug_assertions)]
 mod panic_hook;
+mod paths;
 mod plan;
 #[cfg(test)]
 mod recordings;
@@ -82,6 +84,10 @@ pub struct Options {
     pub theme: Option<String>,
     /// Keys by action name.
     pub keys: BTreeMap<String, Vec<String>>,
+    /// The user's own actions: name, key, and command of a shell.
+    pub actions: Vec<(String, String, String)>,
+    /// Whether the terminal draws ASCII only.
+    pub ascii: bool,
     /// Whether the mouse wheel is enabled.
     pub mouse: bool,
     /// Whether colours are forbidden.
@@ -144,6 +150,8 @@ pub async fn run(client: Client, options: Options) -> Result<Session> {
 fn model(options: &Options) -> Result<Model> {
     let mut model = Model::new(options.targets.iter().cloned(), weftrun::clock::now());
     model.keymap = Keymap::default().rebind(&options.keys)?;
+    model.own_actions = own_action::read(&options.actions, &model.keymap)?;
+    model.ascii = options.ascii;
     // Loaded before the session, since its draft needs the options.
     model.profiles.clone_from(&options.profiles);
     model.instances.clone_from(&options.instances);
@@ -324,6 +332,14 @@ impl Loop {
                     screen.copy(&text)?;
                     if let Some(path) = self.copies.clone() {
                         self.runner.start(Effect::Keep(path, text));
+                    }
+                }
+                Effect::Run(command, variables) => {
+                    *input = EventStream::new();
+                    let done = screen.outside(|| own_action::run(&command, &variables))?;
+                    *input = EventStream::new();
+                    if let Err(error) = done {
+                        self.runner.answer(Msg::Failed(error)).await;
                     }
                 }
                 Effect::Edit(spec) => {

@@ -120,8 +120,10 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
         }
         Msg::Demo(Ok(handle)) => {
-            model.demo = Some(handle.clone());
-            model.say(format!("submitted {handle}"));
+            model.say(format!(
+                "{}: sixteen staged ranks play the log of a recorded run, slowed down; no GPU is used",
+                handle.name()
+            ));
             let mut effects = screens::open(model, &handle);
             effects.push(Effect::Refresh);
             return effects;
@@ -157,6 +159,9 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::TargetAdded(name, Err(error)) => model.fail(format!("target {name} was not added: {error}")),
         Msg::LogsFound(Err(error)) => model.fail(error),
+        Msg::Paths(typed, found) => super::layers::complete(model, &typed, &found),
+        Msg::Failed(error) => model.fail(error),
+        Msg::Compared(answer) => super::compare::show(model, answer),
         Msg::Demo(Err(error)) => model.fail(format!("the demo did not start: {error}")),
         Msg::Acted(handle, action, Ok(())) => {
             model.say(format!("{} {}: done", screens::verb(action), handle.name()));
@@ -269,11 +274,6 @@ fn happened(model: &mut Model, name: &str, event: weftrun::core::job::JobEvent) 
         _ => None,
     };
     let has_ended = matches!(&event, E::Status { job } if job.phase.is_terminal());
-    let is_demo = model.demo.as_ref().is_some_and(|demo| Some(demo) == of);
-    if has_ended && is_demo {
-        model.demo = None;
-        model.screen = Screen::Diagnosis;
-    }
     let now = model.now;
     let open = model.open.as_mut().filter(|open| Some(&open.handle) == of);
     let Some(open) = open else { return Vec::new() };

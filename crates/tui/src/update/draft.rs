@@ -4,7 +4,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 use weftrun::Finding;
-use weftrun::core::finding::PatchEdit;
+use weftrun::core::finding::{Fix, PatchEdit};
 use weftrun::core::log::clean_text;
 use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
@@ -25,19 +25,29 @@ pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
         model.say(text);
         return if planned { Vec::new() } else { changed(model) };
     }
-    blank(model)
+    if model.other_drafts.is_empty() {
+        return blank(model);
+    }
+    let draft = NewJobForm::restored(&model.other_drafts.remove(0), model.choices());
+    model.say(format!(
+        "the draft of {} from another weftrun; ctrl-n begins a blank job",
+        draft.text(Field::Name)
+    ));
+    model.draft = Some(draft);
+    changed(model)
 }
 
 pub(super) fn blank(model: &mut Model) -> Vec<Effect> {
     model.draft = None;
-    match JobSpec::builder("job")
-        .role(Role::worker().gpus_per_node(8).command(["train.py"]))
-        .launch(LAUNCHES[0])
-        .build()
-    {
+    match blank_job() {
         Ok(spec) => take(model, spec, None),
         Err(_) => Vec::new(),
     }
+}
+
+fn blank_job() -> weftrun::Result<JobSpec> {
+    let role = Role::worker().gpus_per_node(8).command(["train.py"]);
+    JobSpec::builder("job").role(role).launch(LAUNCHES[0]).build()
 }
 
 fn take(model: &mut Model, spec: JobSpec, file: Option<String>) -> Vec<Effect> {
@@ -103,8 +113,9 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
     match (draft.field, key.code) {
         (Field::Changes, KeyCode::Enter | KeyCode::Char(' ')) if !control => Some(toggle(model)),
         (_, KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab | KeyCode::F(_)) | (Field::Changes, _) => None,
-        (_, KeyCode::Enter | KeyCode::Down) => Some(focus(model, 1)),
-        (_, KeyCode::Up) => Some(focus(model, -1)),
+        (_, KeyCode::Enter) => Some(focus(model, 1)),
+        (_, KeyCode::Down) => Some(focus_row(draft, 1)),
+        (_, KeyCode::Up) => Some(focus_row(draft, -1)),
         (field, KeyCode::Left | KeyCode::Right | KeyCode::Char(' ')) if !field.is_text() && !control => {
             let forward = key.code != KeyCode::Left;
             let (names, chosen) = draft.choice(field)?;
@@ -112,8 +123,8 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
             *chosen = if forward { (*chosen + 1) % count } else { (*chosen + count - 1) % count };
             Some(changed(model))
         }
-        // A letter selects the next option that begins with it, and is never an action of the screen.
-        (field, KeyCode::Char(letter)) if !field.is_text() && !control && letter.is_alphabetic() => {
+        // A letter or a digit selects the next option that begins with it, and is never an action of the screen.
+        (field, KeyCode::Char(letter)) if !field.is_text() && !control && letter.is_alphanumeric() => {
             let (names, chosen) = draft.choice(field)?;
             let begins = |name: &str| name.to_lowercase().starts_with(letter.to_ascii_lowercase());
             let mut next = (1..=names.len()).map(|by| (*chosen + by) % names.len());
@@ -132,6 +143,19 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
         }
         _ => None,
     }
+}
+
+/// Moves to the field above or below; the changes are below the last row and above the first.
+fn focus_row(draft: &mut NewJobForm, by: isize) -> Vec<Effect> {
+    let rows = Field::ROWS;
+    let here = rows
+        .iter()
+        .enumerate()
+        .find_map(|(at, row)| row.iter().position(|field| *field == draft.field).map(|column| (at, column)));
+    let Some((row, column)) = here else { return Vec::new() };
+    let next = row.checked_add_signed(by).and_then(|row| rows.get(row));
+    draft.field = next.and_then(|row| row.get(column).or(row.last())).copied().unwrap_or(Field::Changes);
+    Vec::new()
 }
 
 fn focus(model: &mut Model, by: isize) -> Vec<Effect> {
@@ -329,32 +353,43 @@ fn toggle(model: &mut Model) -> Vec<Effect> {
     changed(model)
 }
 
+/// Returns whether a finding's fix changes the job that a new one would be made of.
+pub(crate) fn changes_job(model: &Model, finding: &Finding) -> bool {
+    let Some(fix) = finding.fix.as_ref().filter(|fix| !fix.patch.is_empty()) else { return false };
+    let open = model.open.as_ref().and_then(|open| open.spec.clone());
+    let spec = open.or_else(|| model.draft.as_ref().and_then(|draft| draft.spec().ok()));
+    let Some(spec) = spec.or_else(|| blank_job().ok()) else { return false };
+    with_fix(&spec, fix).is_ok_and(|(same, _)| !same)
+}
+
+/// Applies a fix to a job, and returns whether it changes nothing, and the job.
+fn with_fix(spec: &JobSpec, fix: &Fix) -> Result<(bool, JobSpec), String> {
+    let parse = |toml: &str| JobFile::parse("job.toml", toml.as_bytes()).map_err(|error| error.to_string());
+    let before = to_toml(spec);
+    let after = patched("job.toml", &before, &fix.patch).map_err(|error| error.to_string())?;
+    let after = parse(&after)?.spec;
+    Ok((parse(&before)?.spec == after, after))
+}
+
 /// Puts a finding's fix into a new job like the open one.
 pub(super) fn from_fix(model: &mut Model, finding: &Finding) -> Vec<Effect> {
     let Some(fix) = &finding.fix else {
         model.say("this finding has no fix");
         return Vec::new();
     };
-    let (patch, text) = (fix.patch.clone(), fix.text.clone());
+    let (fix, text) = (fix.clone(), fix.text.clone());
     // The new job is like the one the finding is about; if that is unknown, it is the present draft, or an
     // empty one.
     let known = model.open.as_ref().is_some_and(|open| open.spec.is_some());
     let mut effects = if known { again(model) } else { begin(model) };
     let Some(draft) = &model.draft else { return effects };
-    if patch.is_empty() {
+    if fix.patch.is_empty() {
         model.say(format!("to do by hand: {text}"));
         return effects;
     }
     let (file, target) = (draft.file.clone(), draft.target_name().to_owned());
-    let patched = draft.spec().and_then(|spec| {
-        let parse =
-            |toml: &str| JobFile::parse("job.toml", toml.as_bytes()).map_err(|error| error.to_string());
-        let before = to_toml(&spec);
-        let after = patched("job.toml", &before, &patch).map_err(|error| error.to_string())?;
-        let after = parse(&after)?.spec;
-        Ok((parse(&before)?.spec == after, after))
-    });
-    let edits: Vec<String> = patch.iter().map(edit_text).collect();
+    let patched = draft.spec().and_then(|spec| with_fix(&spec, &fix));
+    let edits: Vec<String> = fix.patch.iter().map(edit_text).collect();
     let edits = edits.join(", ");
     match patched {
         Ok((true, _)) => model.say(format!("the job has {edits} already; by hand: {text}")),

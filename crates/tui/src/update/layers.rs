@@ -3,14 +3,16 @@
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
-use weftrun::core::log::Pattern;
+use weftrun::core::log::{Level, Pattern};
 
 use super::{draft, logs, perform};
 use crate::action::{KeyScope, Row};
+use crate::model::jobs::Order;
 use crate::model::layer::{Layer, Prompt, Question, picked};
 use crate::model::logs::Find;
 use crate::model::{Model, Screen};
 use crate::msg::Effect;
+use crate::theme::Theme;
 
 /// Passes a key to the topmost layer; returns none if there is no layer.
 pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
@@ -202,45 +204,124 @@ fn pick(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     draft::take_value(model, field, &value)
 }
 
-/// Runs the row under the cursor; a word after the name is its argument (`submit job.toml`, `filter
-/// level:warn`).
+/// Runs the row under the cursor; what stands behind the name is its argument (`logs 3`, `filter level:warn`).
 fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
     let rows = palette_rows(model, typed);
-    let argument = typed.trim().split_once(char::is_whitespace).map(|(_, rest)| rest.trim().to_owned());
-    if let Some(argument) = argument {
-        let name = typed.split_whitespace().next().unwrap_or("");
-        let prompt = match name {
-            "submit" | "file" | "new" | "new-job" => Some(Prompt::JobFile),
-            "filter" => Some(Prompt::LogFilter),
-            "filter-jobs" => Some(Prompt::JobFilter),
-            "find" => Some(Prompt::Find),
-            "ranks" => Some(Prompt::Ranks),
-            "go-to" => Some(Prompt::GoTo),
-            "open-logs" | "open-log-files" => Some(Prompt::LogFiles),
-            "export" => Some(Prompt::ExportLog),
-            "save-job" => Some(Prompt::SaveJob),
-            _ => None,
+    let (word, argument) = typed.trim().split_once(char::is_whitespace).unwrap_or((typed.trim(), ""));
+    let chosen = rows.get(selected.min(rows.len().saturating_sub(1))).map(|(row, _)| *row);
+    let own = model.own_actions.iter().find(|own| own.name == word).cloned();
+    if let Some(own) = own {
+        return super::own_actions::run(model, &own);
+    }
+    let argument = argument.trim();
+    if argument.is_empty() {
+        let Some(row) = chosen else {
+            model.fail(format!("there is no action `{typed}`"));
+            return Vec::new();
         };
-        if let Some(prompt) = prompt {
-            return match answer(model, prompt, &argument) {
-                Ok(effects) => effects,
-                Err(error) => {
-                    model.fail(error);
-                    Vec::new()
-                }
-            };
+        return perform(model, row.action);
+    }
+    let exact = COMMANDS.iter().any(|(names, _)| names.contains(&word));
+    let name = if exact { word } else { chosen.map_or(word, |row| row.name) };
+    let done = run_with(model, name, argument);
+    done.unwrap_or_else(|error| {
+        model.fail(error);
+        Vec::new()
+    })
+}
+
+/// What an argument is for.
+#[derive(Clone, Copy)]
+enum Argument {
+    Prompt(Prompt),
+    /// A prompt on the logs of the current job.
+    OfLog(Prompt),
+    Level,
+    /// A job, by its name or a part of it.
+    Job(Screen),
+    Sort,
+    Theme,
+}
+
+/// The actions that take an argument, by their names.
+const COMMANDS: [(&[&str], Argument); 17] = [
+    (&["submit", "file", "new", "new-job"], Argument::Prompt(Prompt::JobFile)),
+    (&["filter-jobs", "jobs"], Argument::Prompt(Prompt::JobFilter)),
+    (&["open-logs", "open-log-files"], Argument::Prompt(Prompt::LogFiles)),
+    (&["save-job"], Argument::Prompt(Prompt::SaveJob)),
+    (&["export-map"], Argument::Prompt(Prompt::ExportPairs)),
+    (&["filter"], Argument::OfLog(Prompt::LogFilter)),
+    (&["find"], Argument::OfLog(Prompt::Find)),
+    (&["ranks", "logs", "show-logs"], Argument::OfLog(Prompt::Ranks)),
+    (&["go-to"], Argument::OfLog(Prompt::GoTo)),
+    (&["export"], Argument::OfLog(Prompt::ExportLog)),
+    (&["level"], Argument::Level),
+    (&["overview", "open"], Argument::Job(Screen::Overview)),
+    (&["fabric", "show-fabric"], Argument::Job(Screen::Fabric)),
+    (&["diagnosis", "show-diagnosis"], Argument::Job(Screen::Diagnosis)),
+    (&["bandwidth"], Argument::Job(Screen::Bandwidth)),
+    (&["sort-jobs", "sort"], Argument::Sort),
+    (&["theme"], Argument::Theme),
+];
+
+/// Runs an action with its argument.
+fn run_with(model: &mut Model, name: &str, argument: &str) -> Result<Vec<Effect>, String> {
+    let known = COMMANDS.iter().find(|(names, _)| names.contains(&name));
+    let Some((_, what)) = known else {
+        return Err(format!("`{name}` takes nothing behind it: `{argument}`"));
+    };
+    match *what {
+        Argument::Prompt(prompt) => answer(model, prompt, argument),
+        Argument::OfLog(prompt) => {
+            let mut effects = super::screens::show(model, Screen::Logs);
+            if model.screen == Screen::Logs {
+                effects.extend(answer(model, prompt, argument)?);
+            }
+            Ok(effects)
+        }
+        Argument::Level => {
+            let level = Level::parse(argument)
+                .ok_or_else(|| format!("`{argument}` is no level: debug, info, warn or error"))?;
+            let mut effects = super::screens::show(model, Screen::Logs);
+            if let Some(pane) = model.pane() {
+                pane.level = level;
+            }
+            effects.extend(logs::refilter(model));
+            Ok(effects)
+        }
+        Argument::Job(screen) => {
+            let shown = model.jobs.shown();
+            let found = shown.iter().find(|entry| entry.summary.name == argument);
+            let found = found.or_else(|| shown.iter().find(|entry| entry.summary.name.contains(argument)));
+            let handle = found.map(|entry| entry.summary.handle.clone());
+            let handle = handle.ok_or_else(|| format!("no listed job has `{argument}` in its name"))?;
+            let effects = super::screens::open(model, &handle);
+            (model.screen, model.came_from) = (screen, None);
+            Ok(effects)
+        }
+        Argument::Sort => {
+            let order = Order::parse(argument).ok_or_else(|| {
+                let names: Vec<&str> = Order::ALL.iter().map(|(_, name)| *name).collect();
+                format!("jobs are not sorted by `{argument}`, but by {}", names.join(", "))
+            })?;
+            model.jobs.sort_by(order);
+            Ok(Vec::new())
+        }
+        Argument::Theme => {
+            model.theme = Theme::parse(argument).ok_or_else(|| {
+                let names: Vec<&str> = Theme::NAMES.iter().map(|(_, name)| *name).collect();
+                format!("there is no theme `{argument}`: {}", names.join(", "))
+            })?;
+            Ok(Vec::new())
         }
     }
-    let chosen = rows.get(selected.min(rows.len().saturating_sub(1))).map(|(row, _)| row.action);
-    let Some(action) = chosen else {
-        model.fail(format!("there is no action `{typed}`"));
-        return Vec::new();
-    };
-    perform(model, action)
 }
 
 fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     let Some(Layer::Prompt { prompt, input, error }) = model.layers.last_mut() else { return Vec::new() };
+    if key.code == KeyCode::Tab && prompt.is_path() {
+        return vec![Effect::Paths(input.value().to_owned())];
+    }
     if key.code != KeyCode::Enter {
         type_into(input, key);
         *error = None;
@@ -271,6 +352,28 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             Vec::new()
         }
     }
+}
+
+/// Extends a path that is being typed by what all paths that begin with it have in common, and names them.
+pub(super) fn complete(model: &mut Model, typed: &str, found: &[String]) {
+    let Some(Layer::Prompt { prompt, input, error }) = model.layers.last_mut() else { return };
+    if !prompt.is_path() || input.value() != typed {
+        return;
+    }
+    let Some(first) = found.first() else {
+        *error = Some("no path begins with this".to_owned());
+        return;
+    };
+    let shared = found.iter().fold(first.as_str(), |shared, path| {
+        let end = shared.char_indices().zip(path.chars()).find(|((_, a), b)| a != b);
+        let end = end.map_or(shared.len().min(path.len()), |((at, _), _)| at);
+        shared.get(..end).unwrap_or(shared)
+    });
+    if shared.len() > typed.len() {
+        *input = Input::new(shared.to_owned());
+    }
+    let names = found.iter().filter_map(|path| path.trim_end_matches('/').rsplit('/').next());
+    *error = (found.len() > 1).then(|| names.collect::<Vec<_>>().join("  "));
 }
 
 /// Executes the action of a prompt.
@@ -326,10 +429,7 @@ fn confirm(model: &mut Model, key: KeyEvent, question: Question) -> Vec<Effect> 
     }
     model.layers.pop();
     match question {
-        Question::Act(handle, action) => {
-            model.say(format!("{} {} …", super::screens::verb(action), handle.name()));
-            vec![Effect::Act(handle, action)]
-        }
+        Question::Act { jobs, action, .. } => super::screens::act(model, jobs, action),
         Question::Submit(revision) => draft::send(model, revision),
         Question::Verify(handle) => super::verify::start(model, handle),
         Question::Blank => draft::blank(model),

@@ -243,7 +243,13 @@ pub(super) fn take_filter(
     if !keep || filter.is_err() {
         field(pane, before);
     }
-    Ok(apply(model, filter?))
+    let filter = filter?;
+    if let (true, Some(name)) = (keep, filter.unknown_names().first()) {
+        model.say(format!(
+            "`{name}:` is no name of a filter (rank, node, role, level, since, until): lines with this text are shown"
+        ));
+    }
+    Ok(apply(model, filter))
 }
 
 /// Puts the cursor on a line by its number, or on the first one at or after a time.
@@ -312,7 +318,7 @@ pub(super) fn show_evidence(model: &mut Model, store: &SharedStore, found: Optio
         let index = pane.projection.index_of(seq);
         pane.jump(index);
     }
-    model.screen = Screen::Logs;
+    (model.came_from, model.screen) = (Some(model.screen), Screen::Logs);
 }
 
 fn bookmark(pane: &mut LogPane) {

@@ -1,9 +1,11 @@
 //! The only place that changes the model: pure, no clock, no I/O. Effects outside are returned.
 
 mod answers;
+mod compare;
 mod draft;
 mod layers;
 mod logs;
+mod own_actions;
 mod screens;
 mod scroll;
 mod verify;
@@ -11,9 +13,9 @@ mod verify;
 use crossterm::event::{KeyEvent, KeyEventKind};
 use tui_input::Input;
 
-pub(crate) use draft::edit_text;
+pub(crate) use draft::{changes_job, edit_text};
 pub(crate) use layers::palette_rows;
-pub(crate) use screens::{open as open_job, verb as layers_verb};
+pub(crate) use screens::{can_cancel, open as open_job, verb as layers_verb};
 pub(crate) use scroll::part;
 
 use crate::action::Action;
@@ -51,17 +53,24 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
 fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     model.notice = None;
     // A user who has begun to work is not moved to another screen.
-    (model.resume, model.demo) = (None, None);
+    model.resume = None;
     if let Some(effects) = layers::press(model, key) {
         return effects;
     }
     if let Some(effects) = draft::type_key(model, key) {
         return effects;
     }
-    match model.keymap.lookup(key, model.screen.places()) {
-        Some(action) => perform(model, action),
-        None => Vec::new(),
+    if let Some(effects) = own_actions::press(model, key) {
+        return effects;
     }
+    if let Some(action) = model.keymap.lookup(key, model.screen.places()) {
+        return perform(model, action);
+    }
+    if let Some(name) = crate::keymap::name(key) {
+        let help = model.keymap.first_key("help");
+        model.say(format!("{name} does nothing here; {help} shows the keys"));
+    }
+    Vec::new()
 }
 
 /// Puts the cursor where the mouse is; a click on what is under the cursor opens it.
@@ -75,6 +84,10 @@ fn click(model: &mut Model, spot: MouseTarget) -> Vec<Effect> {
         }
         (MouseTarget::Screen(screen), _) => return perform(model, screen.action()),
         (MouseTarget::Job(handle), _) => return click_job(model, &handle),
+        (MouseTarget::Column(order), _) => {
+            model.jobs.sort_by(order);
+            return Vec::new();
+        }
         (_, None) => return Vec::new(),
         (MouseTarget::Row(row), Some(open)) => {
             (Screen::Overview, std::mem::replace(&mut open.row, row) == row)
@@ -164,7 +177,7 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             });
             return vec![Effect::Mouse(model.mouse)];
         }
-        Action::Jobs => model.screen = Screen::Jobs,
+        Action::Jobs => show_jobs(model),
         Action::Overview => return screens::show(model, Screen::Overview),
         Action::Fabric => return screens::show(model, Screen::Fabric),
         Action::Logs => return screens::show(model, Screen::Logs),
@@ -175,7 +188,8 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::OpenLogs if model.opens_logs => screens::prompt(model, Prompt::LogFiles, String::new()),
         Action::OpenLogs => model.fail("this program opens no logs"),
         Action::Demo if model.has_demo => {
-            model.say("starting the demo on this machine");
+            model
+                .say("starting the demo: the log of a recorded run is played slowly by sixteen staged ranks");
             return vec![Effect::Demo];
         }
         Action::Demo => model.fail("this program has no demo"),
@@ -207,18 +221,28 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
+/// Shows the list of jobs, with the cursor on the job that was viewed.
+fn show_jobs(model: &mut Model) {
+    if let (false, Some(open)) = (model.screen == Screen::Jobs, &model.open) {
+        model.jobs.selected = Some(open.handle.clone());
+    }
+    model.screen = Screen::Jobs;
+}
+
 fn back(model: &mut Model) {
     if model.layers.pop().is_some() {
         return;
     }
     match model.screen {
+        Screen::Jobs if !model.jobs.marked.is_empty() => model.jobs.marked.clear(),
         Screen::Jobs if !model.jobs.filter.is_empty() => model.jobs.filter.clear(),
         Screen::Jobs => {
             let key = model.keymap.first_key("leave").to_owned();
             model.say(format!("{key} quits"));
         }
-        Screen::Overview | Screen::Submit => model.screen = Screen::Jobs,
-        Screen::Fabric | Screen::Logs | Screen::Diagnosis | Screen::Bandwidth => {
+        Screen::Overview | Screen::Submit => show_jobs(model),
+        Screen::Logs => model.screen = model.came_from.take().unwrap_or(Screen::Overview),
+        Screen::Fabric | Screen::Diagnosis | Screen::Bandwidth => {
             model.screen = Screen::Overview;
         }
     }

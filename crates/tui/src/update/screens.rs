@@ -18,8 +18,16 @@ pub(super) fn show(model: &mut Model, screen: Screen) -> Vec<Effect> {
         return Vec::new();
     };
     let effects = open(model, &handle);
-    model.screen = screen;
+    (model.screen, model.came_from) = (screen, None);
     effects
+}
+
+/// Shows the log with only some ranks; `esc` goes back to the present screen.
+pub(super) fn show_log_of(model: &mut Model, ranks: &[u32]) -> Vec<Effect> {
+    let Some(open) = &mut model.open else { return Vec::new() };
+    open.logs.ranks = crate::view::paint::ranges(ranks);
+    (model.came_from, model.screen) = (Some(model.screen), Screen::Logs);
+    super::logs::refilter(model)
 }
 
 /// Largest number of closed jobs whose last RAS query is kept.
@@ -71,42 +79,71 @@ pub(super) fn query_health(model: &mut Model) -> Vec<Effect> {
     effects
 }
 
-/// Requests a confirmation before it acts on a job. An action that the job's cluster does not support is
-/// refused at once.
+/// Requests a confirmation before it acts on the marked jobs, or on the current one. What a job or its cluster does not
+/// support is refused at once.
 pub(super) fn ask(model: &mut Model, action: Action) {
-    let Some(handle) = model.current() else {
-        model.say("no job is selected");
-        return;
-    };
-    let phase = model.jobs.get(&handle).map(|entry| entry.summary.phase);
-    let suspended = phase == Some(JobPhase::Suspended);
-    let act = match action {
+    let chosen = model.chosen();
+    let phase = |model: &Model, handle: &JobHandle| model.jobs.get(handle).map(|entry| entry.summary.phase);
+    let suspended = |handle: &JobHandle| phase(model, handle) == Some(JobPhase::Suspended);
+    let action = match action {
         Action::Delete => JobAction::Delete,
-        Action::Suspend if suspended => JobAction::Resume,
+        Action::Suspend if chosen.iter().all(suspended) => JobAction::Resume,
         Action::Suspend => JobAction::Suspend,
         Action::Requeue => JobAction::Requeue,
         _ => JobAction::Cancel,
     };
-    let ended = phase.is_some_and(JobPhase::is_terminal);
-    if ended && matches!(act, JobAction::Cancel | JobAction::Suspend) {
-        model.say(format!("{} has ended already", handle.name()));
+    let (mut jobs, mut refused) = (Vec::new(), Vec::new());
+    for handle in chosen {
+        match refusal(model, &handle, action) {
+            Some(why) => refused.push(why),
+            None => jobs.push(handle),
+        }
+    }
+    if !jobs.is_empty() {
+        let left_out = refused.into_iter().map(|(_, why)| why).collect();
+        model.layers.push(Layer::Confirm(Question::Act { jobs, action, left_out }));
         return;
     }
-    if model.jobs.is_read_only(handle.target()) {
-        model.fail(format!("target `{}` only shows jobs", handle.target()));
-        return;
+    match refused.into_iter().next() {
+        Some((NoticeKind::Error, why)) => model.fail(why),
+        Some((_, why)) => model.say(why),
+        None => model.say("no job is selected"),
     }
-    let able = model.jobs.capability(handle.target()).is_none_or(|can| match act {
+}
+
+/// Returns why an action on a job has no effect; none if it has.
+fn refusal(model: &Model, handle: &JobHandle, action: JobAction) -> Option<(NoticeKind, String)> {
+    let (target, name) = (handle.target(), handle.name());
+    let ended = model.jobs.get(handle).is_some_and(|entry| entry.summary.phase.is_terminal());
+    if ended && matches!(action, JobAction::Cancel | JobAction::Suspend) {
+        return Some((NoticeKind::Message, format!("{name} has ended already")));
+    }
+    if model.jobs.is_read_only(target) {
+        return Some((NoticeKind::Error, format!("target `{target}` only shows jobs")));
+    }
+    let able = model.jobs.capability(target).is_none_or(|can| match action {
         JobAction::Delete => can.delete,
         JobAction::Suspend | JobAction::Resume => can.suspend,
         JobAction::Requeue => can.requeue,
         _ => true,
     });
-    if !able {
-        model.fail(format!("target `{}` cannot {} jobs", handle.target(), verb(act)));
-        return;
-    }
-    model.layers.push(Layer::Confirm(Question::Act(handle, act)));
+    (!able).then(|| (NoticeKind::Error, format!("target `{target}` cannot {} jobs", verb(action))))
+}
+
+/// Returns whether the current job can be cancelled.
+pub(crate) fn can_cancel(model: &Model) -> bool {
+    model.chosen().iter().any(|handle| refusal(model, handle, JobAction::Cancel).is_none())
+}
+
+/// Does to jobs what was confirmed.
+pub(super) fn act(model: &mut Model, jobs: Vec<JobHandle>, action: JobAction) -> Vec<Effect> {
+    let what = match &jobs[..] {
+        [one] => one.name().to_owned(),
+        jobs => format!("{} jobs", jobs.len()),
+    };
+    model.say(format!("{} {what} …", verb(action)));
+    model.jobs.marked.clear();
+    jobs.into_iter().map(|handle| Effect::Act(handle, action)).collect()
 }
 
 pub(crate) fn verb(action: JobAction) -> &'static str {
@@ -122,13 +159,7 @@ pub(crate) fn verb(action: JobAction) -> &'static str {
     }
 }
 
-/// The orders of jobs, and of ranks, one after another.
-const JOB_ORDERS: [(Order, &str); 4] = [
-    (Order::Age, "newest first"),
-    (Order::State, "by state"),
-    (Order::Name, "by name"),
-    (Order::Target, "by target"),
-];
+/// The orders of ranks, one after another.
 const RANK_ORDERS: [(RankOrder, &str); 3] = [
     (RankOrder::Rank, "by rank"),
     (RankOrder::Slowest, "slowest first"),
@@ -162,10 +193,18 @@ pub(super) fn jobs(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Open => return show(model, Screen::Overview),
         Action::Filter => prompt(model, Prompt::JobFilter, model.jobs.filter.clone()),
         Action::Sort => {
-            let words;
-            (model.jobs.order, words) = next(&JOB_ORDERS, |(order, _)| *order == model.jobs.order);
-            model.say(words);
+            let (order, name) = next(&Order::ALL, |(order, _)| *order == model.jobs.order);
+            (model.jobs.order, model.jobs.reversed) = (order, false);
+            model.say(format!("sorted by {name}"));
         }
+        Action::Reverse => {
+            let order = model.jobs.order;
+            model.jobs.sort_by(order);
+            let way = if model.jobs.reversed { ", the other way round" } else { "" };
+            model.say(format!("sorted by {}{way}", order.name()));
+        }
+        Action::Mark => model.jobs.mark(),
+        Action::Compare => return super::compare::ask(model),
         Action::Copy => {
             if let Some(handle) = model.current() {
                 return copy(model, handle.to_string());
@@ -216,8 +255,11 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
             open.row = 0;
             model.say(words);
         }
+        Action::Zoom if open.transport_view.nodes.len() < 2 || open.transport_view.ranks.len() <= 16 => {
+            model.say("up to sixteen ranks are listed one by one");
+        }
         Action::Zoom => (open.by_rank, open.row) = (!open.by_rank, 0),
-        Action::Communicator => next_communicator(open),
+        Action::Communicator => next_communicator(model),
         Action::Pin => {
             if let Some(rank) = open.chosen_ranks().first().copied() {
                 super::logs::pin(model, rank);
@@ -225,18 +267,23 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Open => {
             let ranks = open.chosen_ranks();
-            if !ranks.is_empty() {
-                open.logs.ranks = crate::view::paint::ranges(&ranks);
-                model.screen = Screen::Logs;
-                return super::logs::refilter(model);
+            if ranks.is_empty() {
+                model.say("it is not known which rank this is: the log is on screen 4");
+                return Vec::new();
             }
+            return show_log_of(model, &ranks);
         }
         _ => {}
     }
     Vec::new()
 }
 
-fn next_communicator(open: &mut Open) {
+fn next_communicator(model: &mut Model) {
+    let Some(open) = &mut model.open else { return };
+    if open.transport_view.views() < 2 {
+        model.say("the log names no second communicator");
+        return;
+    }
     open.communicator = (open.communicator + 1) % open.transport_view.views();
     open.cell = (0, 0);
 }
@@ -292,7 +339,7 @@ pub(super) fn fabric(model: &mut Model, action: Action) -> Vec<Effect> {
             open.by_rank = !open.by_rank;
             open.cell = (0, 0);
         }
-        Action::Communicator => next_communicator(open),
+        Action::Communicator => next_communicator(model),
         Action::Form => {
             let (form, name) = open.form.next();
             open.form = form;
@@ -331,6 +378,7 @@ pub(super) fn diagnosis(model: &mut Model, action: Action) -> Vec<Effect> {
         return Vec::new();
     }
     let Some(finding) = findings.get(open.finding.min(last)).map(|finding| (*finding).clone()) else {
+        model.say("there is no finding to act on");
         return Vec::new();
     };
     match action {
@@ -378,9 +426,7 @@ pub(super) fn bandwidth(model: &mut Model, action: Action) -> Vec<Effect> {
                 model.say(text);
                 return Vec::new();
             }
-            open.logs.ranks = crate::view::paint::ranges(&ranks);
-            model.screen = Screen::Logs;
-            return super::logs::refilter(model);
+            return show_log_of(model, &ranks);
         }
         _ => {}
     }

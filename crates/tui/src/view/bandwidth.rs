@@ -26,9 +26,9 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let (sentence, more) = (sentence(measured, paint, columns), notes(measured, paint, columns));
     let rows = open.collectives();
     let told = sentence.len() + if area.height >= 24 { more.len() } else { 0 };
-    let top = u16::try_from(told.min(6) + 2).unwrap_or(3).min(area.height / 3).max(3);
+    let top = u16::try_from(told.min(6) + 1).unwrap_or(3).min(area.height / 3).max(2);
     let rest = area.height.saturating_sub(top);
-    let list = u16::try_from(rows.len() + 3).unwrap_or(u16::MAX).min((rest / 2).max(4));
+    let list = u16::try_from(rows.len() + 2).unwrap_or(u16::MAX).min((rest / 2).max(4));
     let [top, list, below] =
         Layout::vertical([Constraint::Length(top), Constraint::Length(list), Constraint::Min(3)]).areas(area);
     paint.panel(
@@ -37,6 +37,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         format!("Bandwidth ─ {}", open.handle.name()),
         sentence.into_iter().chain(more).collect(),
     );
+    let paint = paint.quiet();
     list_panel(open, measured, &rows, frame, paint, list);
     let Some(chosen) = open.chosen_collective() else { return };
     let [left, right] =
@@ -138,7 +139,7 @@ fn list_panel(
         paint.spot(inside, lines.len(), || MouseTarget::Collective(index));
         let expected = measured.expected(&row.communicator.id, row.speed.collective);
         let line = list_line(*row, expected, &widths, index == at, paint);
-        lines.push(if index == at { paint.under_cursor(line, columns) } else { line });
+        lines.push(if index == at { paint.under_cursor(&line, columns) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
     paint.scroll_bar(frame, area, Bar::Collectives, first..(first + height).min(rows.len()), rows.len());

@@ -2,7 +2,6 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::core::finding::{Confidence, Evidence};
@@ -11,10 +10,11 @@ use weftrun::{Finding, Severity};
 
 use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, fit, ranges, wrap};
+use crate::model::Model;
 use crate::model::open::Open;
 use crate::theme::Meaning;
 
-pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let findings = open.findings();
     let inside = paint.frame(frame, area, title(&findings));
     let columns = usize::from(inside.width);
@@ -22,7 +22,7 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
         let failed = open.detail.as_ref().is_some_and(|detail| detail.summary.phase == JobPhase::Failed);
         let text = match open.transport_view.ok {
             _ if failed => " The job failed, and its logs do not show why.".to_owned(),
-            Some(true) => " Nothing is wrong: the pairs use the planned fabric.".to_owned(),
+            Some(true) => " Nothing is wrong: the pairs use the fabric that was asked for.".to_owned(),
             _ if open.transport_view.ranks.is_empty() => format!(" Nothing is known{}.", open.yet()),
             _ => " Nothing wrong was seen.".to_owned(),
         };
@@ -33,7 +33,13 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let rows = usize::from(inside.height);
     // Complete if all of them fit, else only the one under the cursor.
     let blocks_of = |whole: bool| -> Vec<Vec<Line>> {
-        let block = |(at, finding)| block(paint, finding, columns, at == selected, whole || at == selected);
+        let block = |(at, finding)| {
+            // The first of them is the worst.
+            let paint = if at == 0 { paint } else { paint.quiet() };
+            let applies = crate::update::changes_job(model, finding);
+            let fix = finding.fix.as_ref().map(|fix| in_ui(model, open, &fix.text));
+            block(paint, finding, columns, fix, (at == selected, whole || at == selected, applies))
+        };
         findings.iter().copied().enumerate().map(block).collect()
     };
     let mut blocks = blocks_of(true);
@@ -80,7 +86,14 @@ fn confidence(finding: &Finding) -> &'static str {
     }
 }
 
-fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole: bool) -> Vec<Line<'a>> {
+/// Draws a finding: whether it is under the cursor, whether all of it is drawn, and whether its fix changes the job.
+fn block<'a>(
+    paint: Paint,
+    finding: &Finding,
+    columns: usize,
+    fix_text: Option<String>,
+    (here, whole, applies): (bool, bool, bool),
+) -> Vec<Line<'a>> {
     let (meaning, word) = Paint::severity(finding.severity);
     let space = columns.saturating_sub(10);
     let ranks = if finding.ranks.is_empty() {
@@ -95,14 +108,9 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
     for (number, part) in wrap(&text, space).into_iter().enumerate() {
         let head = if number == 0 { format!("{word:<6}") } else { " ".repeat(6) };
         let mark = if here && number == 0 { "> " } else { "  " };
-        let style = paint.style(meaning);
-        let style = if here && number == 0 { style.add_modifier(Modifier::REVERSED) } else { style };
-        lines.push(Line::from(vec![
-            Span::raw(mark),
-            Span::styled(head, style),
-            Span::raw(" "),
-            Span::raw(part),
-        ]));
+        let line =
+            Line::from(vec![Span::raw(mark), paint.span(head, meaning), Span::raw(" "), Span::raw(part)]);
+        lines.push(if here && number == 0 { paint.under_cursor(&line, columns) } else { line });
     }
     let most = if whole { 3 } else { 1 };
     for evidence in finding.evidence.iter().take(most) {
@@ -110,10 +118,11 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
         let space = columns.saturating_sub(place.len());
         lines.push(Line::from(paint.span(format!("{place}{}", fit(&evidence.text, space)), Meaning::Muted)));
     }
-    if let Some(fix) = &finding.fix {
+    if let Some((fix, text)) = finding.fix.as_ref().zip(fix_text) {
         let edits: Vec<String> = fix.patch.iter().map(crate::update::edit_text).collect();
-        let hint = if edits.is_empty() { String::new() } else { format!(" [A: {}]", edits.join(", ")) };
-        let text = format!("{}{hint}", fix.text);
+        let hint =
+            if edits.is_empty() || !applies { String::new() } else { format!(" [A: {}]", edits.join(", ")) };
+        let text = format!("{text}{hint}");
         let parts = if whole { wrap(&text, space) } else { vec![fit(&text, space).into_owned()] };
         for (number, part) in parts.into_iter().enumerate() {
             let head = if number == 0 { "    fix: " } else { "         " };
@@ -121,6 +130,13 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
         }
     }
     lines
+}
+
+/// Returns an advice with the name of the job, and with the key that does here what a command does elsewhere.
+pub(crate) fn in_ui(model: &Model, open: &Open, text: &str) -> String {
+    let health = format!("{} (queries NCCL's RAS service)", model.keymap.first_key("query-health"));
+    let name = crate::model::words::quote(open.handle.name());
+    text.replace("`weftrun health JOB`", &health).replace(" JOB", &format!(" {name}"))
 }
 
 /// Returns the place of a piece of evidence. What the cluster reports is no line of a log.

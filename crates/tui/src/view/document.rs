@@ -53,7 +53,7 @@ pub(super) fn diff<'a>(
             paint.span(format!("{sign} {}", cell(&text, space)), meaning),
             paint.span(format!(" {}", rule(planned, line.change(), RULE - 1)), Meaning::Muted),
         ]);
-        if here { paint.under_cursor(shown, columns) } else { shown }
+        if here { paint.under_cursor(&shown, columns) } else { shown }
     };
     let seen = window(draft, lines.len(), rows);
     (lines.get(seen.clone()).unwrap_or_default().iter().map(draw).collect(), seen, lines.len())
@@ -91,7 +91,7 @@ pub(super) fn beside<'a>(
             Span::styled(text(after), look(Meaning::Added)),
             paint.span(rule(planned, row.change(), rule_width), Meaning::Muted),
         ]);
-        if here { paint.under_cursor(line, columns) } else { line }
+        if here { paint.under_cursor(&line, columns) } else { line }
     };
     let seen = window(draft, all.len(), rows);
     (all.get(seen.clone()).unwrap_or_default().iter().map(draw).collect(), seen, all.len())

@@ -3,8 +3,9 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
 
-use super::paint::{Paint, fit, fit_ends, width};
+use super::paint::{Paint, fit, fit_ends, width, wrap};
 use crate::action::{Action, KeyScope};
 use crate::model::layer::Layer;
 use crate::model::open::Open;
@@ -12,6 +13,8 @@ use crate::model::{Model, NoticeKind, Screen};
 use crate::theme::Meaning;
 
 const MOST: usize = 9;
+/// Most lines of a notice.
+const MOST_LINES: usize = 4;
 
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let columns = usize::from(area.width);
@@ -33,9 +36,22 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     if let Some(notice) = model.said() {
         let is_error = notice.kind == NoticeKind::Error;
-        let (sign, meaning) = if is_error { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
-        let text = fit_ends(&notice.text, columns.saturating_sub(3)).into_owned();
-        frame.render_widget(Line::from(vec![paint.span(sign, meaning), paint.span(text, meaning)]), area);
+        let (sign, meaning) = if is_error { (" !", Meaning::Bad) } else { (" ", Meaning::Busy) };
+        // What does not fit into the line lies over the lines above: the reason stands at the end.
+        let mut parts = wrap(&notice.text, columns.saturating_sub(4));
+        let rest = parts.split_off(parts.len().min(MOST_LINES));
+        if let (Some(last), false) = (parts.last_mut(), rest.is_empty()) {
+            *last = fit_ends(&format!("{last}{}", rest.concat()), columns.saturating_sub(4)).into_owned();
+        }
+        let rows = u16::try_from(parts.len()).unwrap_or(1).min(area.bottom());
+        let place = Rect { y: area.bottom() - rows, height: rows, ..area };
+        let line = |(at, part): (usize, String)| {
+            let sign = if at == 0 { sign } else { " " };
+            Line::from(paint.span(format!("{sign:<3}{part}"), meaning))
+        };
+        frame.render_widget(Clear, place);
+        let lines: Vec<Line> = parts.into_iter().enumerate().map(line).collect();
+        frame.render_widget(Paragraph::new(lines), place);
         return;
     }
     frame.render_widget(keys(model, paint, columns), area);
@@ -76,7 +92,7 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
 
 /// Returns whether there is nothing to go back to.
 fn is_at_root(model: &Model) -> bool {
-    model.screen == Screen::Jobs && model.jobs.filter.is_empty()
+    model.screen == Screen::Jobs && model.jobs.filter.is_empty() && model.jobs.marked.is_empty()
 }
 
 /// Returns whether an action has an effect here: it may need a job, or be already done.
@@ -100,7 +116,13 @@ fn leads_somewhere(model: &Model, action: Action) -> bool {
         Action::Demo => model.has_demo,
         Action::AddTarget => model.addable().is_some(),
         Action::OpenLogs => model.opens_logs,
-        Action::Open | Action::Cancel | Action::Filter => model.current().is_some(),
+        Action::Cancel => crate::update::can_cancel(model),
+        Action::Fix => model.open.as_ref().is_some_and(|open| {
+            open.findings()
+                .get(open.finding)
+                .is_some_and(|finding| crate::update::changes_job(model, finding))
+        }),
+        Action::Open | Action::Mark | Action::Filter => model.current().is_some(),
         Action::Communicator => model.open.as_ref().is_some_and(|open| open.transport_view.views() > 1),
         _ => true,
     }

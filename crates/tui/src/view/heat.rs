@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::matrix::{matrix_ranks, row_name};
+use super::matrix::{cell_spans, matrix_ranks, row_name};
 use super::paint::{Paint, cell};
 use crate::model::open::Open;
 use crate::theme::Meaning;
@@ -14,8 +13,10 @@ use crate::theme::Meaning;
 pub(super) const WIDE: usize = 2;
 /// Columns left of the map.
 pub(super) const HEAD: usize = 16;
-/// Shades by the number of channels between the ranks of a block.
-const SHADES: [char; 4] = ['░', '▒', '▓', '█'];
+/// Shades by the number of channels between the ranks of a block. None is solid: only what is wrong is.
+pub(super) const SHADES: [char; 3] = ['░', '▒', '▓'];
+/// Cells from one number of a column to the next.
+const NUMBERED: usize = 4;
 
 /// What a block shows: the worst of its pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,8 +38,8 @@ pub(super) fn block(open: &Open, columns: usize, rows: usize) -> usize {
     (least..least + each).find(whole).unwrap_or(least)
 }
 
-/// Draws the whole matrix, with so many ranks or nodes a cell.
-pub(super) fn lines<'a>(open: &Open, paint: Paint, block: usize) -> Vec<Line<'a>> {
+/// Draws the whole matrix, with so many ranks or nodes a cell; and returns the signs that occur.
+pub(super) fn lines<'a>(open: &Open, paint: Paint, block: usize) -> (Vec<Line<'a>>, String) {
     let size = open.matrix_rows().len();
     let count = size.div_ceil(block);
     let numbers: Vec<Option<u32>> = (0..size).map(|row| open.matrix_name(row)).collect();
@@ -49,8 +50,15 @@ pub(super) fn lines<'a>(open: &Open, paint: Paint, block: usize) -> Vec<Line<'a>
         .chunks(block)
         .map(|chunk| chunk.iter().all(|number| number.is_some_and(|number| open.is_settled(number))))
         .collect();
-    let unit = if open.by_rank { "ranks" } else { "nodes" };
-    let head = format!("{} {block} × {block} {unit} a cell, shade: channels", cell("from\\to", HEAD - 1));
+    let mut signs = String::new();
+    let mut head = cell("from\\to", HEAD);
+    for column in (0..count).step_by(NUMBERED) {
+        let number = numbers.get(column * block).copied().flatten();
+        let number = number.map_or_else(String::new, |number| number.to_string());
+        let wide = NUMBERED.min(count - column) * WIDE;
+        // A number that is cut would be another one.
+        head.push_str(&if number.len() <= wide { cell(&number, wide) } else { " ".repeat(wide) });
+    }
     let mut lines = vec![Line::from(paint.span(head, Meaning::Muted))];
     let cursor =
         (open.cell.0.min(size.saturating_sub(1)) / block, open.cell.1.min(size.saturating_sub(1)) / block);
@@ -72,14 +80,15 @@ pub(super) fn lines<'a>(open: &Open, paint: Paint, block: usize) -> Vec<Line<'a>
                 None if settled[row] && settled[column] => ('.', Meaning::Muted),
                 None => ('?', Meaning::Muted),
             };
-            let second = if SHADES.contains(&sign) { sign } else { ' ' };
-            let style = paint.style(meaning);
-            let style = if (row, column) == cursor { style.add_modifier(Modifier::REVERSED) } else { style };
-            spans.push(Span::styled(format!("{sign}{second}"), style));
+            let second = if SHADES.contains(&sign) || sign == '!' { sign } else { ' ' };
+            if !signs.contains(sign) {
+                signs.push(sign);
+            }
+            spans.extend(cell_spans(paint, &format!("{sign}{second}"), meaning, (row, column) == cursor));
         }
         lines.push(Line::from(spans));
     }
-    lines
+    (lines, signs)
 }
 
 /// Folds the links into blocks.
@@ -99,6 +108,6 @@ fn blocks(open: &Open, numbers: &[Option<u32>], block: usize) -> BTreeMap<(usize
 }
 
 fn shade(channels: u32, most: u32) -> char {
-    let at = channels.saturating_mul(4).saturating_sub(1) / most;
+    let at = channels.saturating_mul(3).saturating_sub(1) / most;
     SHADES[(at as usize).min(SHADES.len() - 1)]
 }

@@ -8,7 +8,7 @@ use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 
 use super::mouse_targets::{Bar, MouseTarget};
-use super::paint::{Paint, age, cell, fit, width, wrap};
+use super::paint::{Paint, age, cell, fit, fit_ends, width, wrap};
 use crate::model::jobs::{Entry, Health, Order};
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
@@ -16,12 +16,15 @@ use crate::theme::Meaning;
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let shown = model.jobs.shown();
     let attempts = model.jobs.current().map_or(0, |entry| earlier(model, entry).count());
-    let peek = if area.height >= 18 && !shown.is_empty() { 8 + attempts.min(MOST_EARLIER) } else { 0 };
-    let peek = u16::try_from(peek).unwrap_or(8);
+    let peek = if area.height >= 18 && !shown.is_empty() { 7 + attempts.min(MOST_EARLIER) } else { 0 };
+    let peek = u16::try_from(peek).unwrap_or(7);
     let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(peek)]).areas(area);
     let mut title = format!("Jobs {}", shown.len());
     if !model.jobs.filter.is_empty() {
         title = format!("Jobs {} of {} with `{}`", shown.len(), model.jobs.entries.len(), model.jobs.filter);
+    }
+    if !model.jobs.marked.is_empty() {
+        title.push_str(&format!(", {} marked", model.jobs.marked.len()));
     }
     let inside = paint.frame(frame, list, title);
     if model.jobs.entries.is_empty() {
@@ -29,15 +32,17 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     let columns = usize::from(inside.width);
-    let why = why_down(model, paint, columns, usize::from(inside.height) / 4);
+    let why = why_down(model, paint, columns, (usize::from(inside.height) / 3).max(1));
     let rows = usize::from(inside.height).saturating_sub(1 + why.len());
     let selected =
         model.jobs.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
     let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
-    let mut lines = vec![Line::from(paint.span(heading(columns, model.jobs.order), Meaning::Muted))];
+    let mut lines = vec![heading(model, paint, inside)];
+    let worst = shown.iter().position(|entry| entry.is_in_trouble());
     for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || MouseTarget::Job(entry.summary.handle.clone()));
-        lines.push(row(model, paint, entry, columns, Some(index) == selected));
+        let own = if Some(index) == worst { paint } else { paint.quiet() };
+        lines.push(row(model, own, entry, columns, Some(index) == selected));
     }
     lines.resize(rows + 1, Line::default());
     lines.extend(why);
@@ -58,7 +63,7 @@ fn why_down<'a>(model: &Model, paint: Paint, columns: usize, most: usize) -> Vec
     let down = model.jobs.targets.iter().filter_map(|target| match &target.health {
         Health::Down(since, why) => {
             let text = format!(" ! {} DOWN {}: {why}", target.name, age(model.now, Some(*since)));
-            Some(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Bad)))
+            Some(Line::from(paint.span(fit_ends(&text, columns).into_owned(), Meaning::Wrong)))
         }
         _ => None,
     });
@@ -72,28 +77,38 @@ fn widths(columns: usize) -> (usize, usize) {
     (name, target)
 }
 
-/// Returns the names of the columns; `^` marks the one that the jobs are sorted by.
-fn heading(columns: usize, order: Order) -> String {
-    let (name, target) = widths(columns);
-    let head = |word: &str, own: Order| format!("{word}{}", if own == order { " ^" } else { "" });
-    let place = if target > 0 { cell(&head("TARGET", Order::Target), target) } else { String::new() };
-    cell(
-        &format!(
-            "  {} {} {place} {} {} {} LAST",
-            cell(&head("STATE", Order::State), 7),
-            cell(&head("NAME", Order::Name), name),
-            cell("READY", 7),
-            cell("FABRIC", 10),
-            cell(&head("AGE", Order::Age), 5)
-        ),
-        columns,
-    )
+/// Returns the names of the columns, and notes where they are; `^` marks the one that the jobs are sorted by, `v` if the
+/// other way round.
+fn heading<'a>(model: &Model, paint: Paint, inside: Rect) -> Line<'a> {
+    let (name, target) = widths(usize::from(inside.width));
+    let sorted = if model.jobs.reversed { " v" } else { " ^" };
+    let columns = [
+        ("  state", Some(Order::State), 10),
+        ("name", Some(Order::Name), name + 1),
+        ("target", Some(Order::Target), target),
+        (" ready", None, 9),
+        ("fabric", None, 10),
+        (" age", Some(Order::Age), 7),
+        ("what happened last", None, 18),
+    ];
+    let (mut x, mut text) = (inside.x, String::new());
+    for (word, order, wide) in columns {
+        let mark = if order == Some(model.jobs.order) { sorted } else { "" };
+        text.push_str(&cell(&format!("{word}{mark}"), wide));
+        let width = u16::try_from(wide).unwrap_or(u16::MAX);
+        if let (Some(spots), Some(order)) = (paint.spots(), order) {
+            spots
+                .add(Rect { x, width, height: 1, ..inside }.intersection(inside), MouseTarget::Column(order));
+        }
+        x = x.saturating_add(width);
+    }
+    Line::from(paint.span(fit(&text, usize::from(inside.width)).into_owned(), Meaning::Muted))
 }
 
 /// Returns a job's fabric: the one that its logs prove, else the planned one.
 fn fabric(entry: &Entry) -> (String, Meaning) {
     let planned = entry.summary.fabric.map(Fabric::as_str);
-    match &entry.verdict {
+    match &entry.learned.verdict {
         Some((verdict, Some(false))) => (format!("{verdict} !"), Meaning::Bad),
         Some((verdict, Some(true))) => (format!("{verdict} ok"), Meaning::Good),
         Some((verdict, None)) if verdict != "unknown" && !verdict.is_empty() => {
@@ -110,7 +125,8 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     let (fabric, fabric_meaning) = fabric(entry);
     let ready = if job.ready.1 == 0 { "-".to_owned() } else { format!("{}/{}", job.ready.0, job.ready.1) };
     let mut spans = vec![
-        Span::raw(if here { "> " } else { "  " }),
+        Span::raw(if here { ">" } else { " " }),
+        paint.span(if model.jobs.marked.contains(&job.handle) { "*" } else { " " }, Meaning::Key),
         paint.span(cell(word, 5), meaning),
         if entry.alarm { paint.span(" ! ", Meaning::Bad) } else { Span::raw("   ") },
         Span::raw(cell(&job.name, name_width)),
@@ -127,12 +143,12 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     }
     let used: usize = spans.iter().map(Span::width).sum();
     let space = columns.saturating_sub(used);
-    spans.push(match &entry.cause {
-        Some(cause) => paint.span(fit(cause, space).into_owned(), Meaning::Bad),
+    spans.push(match &entry.learned.cause {
+        Some(cause) => Span::raw(fit(cause, space).into_owned()),
         None => paint.span(fit(&entry.last, space).into_owned(), Meaning::Muted),
     });
     let line = Line::from(spans);
-    if here { paint.under_cursor(line, columns) } else { line }
+    if here { paint.under_cursor(&line, columns) } else { line }
 }
 
 /// Most earlier attempts that are listed of the job under the cursor, the newest ones.
@@ -160,9 +176,10 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
         state.push_str(&format!(", exit code {code}"));
     }
     facts.push(("state", state));
-    let planned = job.fabric.map_or("not known", Fabric::as_str);
-    let seen = entry.verdict.as_ref().map_or("logs not read yet".to_owned(), |(v, _)| format!("seen {v}"));
-    facts.push(("fabric", format!("planned {planned}, {seen}")));
+    let asked = job.fabric.map_or("not known", Fabric::as_str);
+    let used = entry.learned.verdict.as_ref();
+    let used = used.map_or("logs not read yet".to_owned(), |(fabric, _)| format!("in use {fabric}"));
+    facts.push(("fabric", format!("asked for {asked}, {used}")));
     let nodes = match job.ready {
         (_, 0) => "number not known".to_owned(),
         (_, nodes) if job.phase.is_terminal() => nodes.to_string(),
@@ -173,7 +190,7 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
         job.created.map_or("time not known".to_owned(), |at| format!("{} ago", age(model.now, Some(at))));
     let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));
     facts.push(("begun", format!("{began}{queue}")));
-    match &entry.cause {
+    match &entry.learned.cause {
         Some(cause) => facts.push(("cause", cause.clone())),
         None => facts.push(("last", entry.last.clone())),
     }
@@ -243,6 +260,7 @@ fn found_targets<'a>(model: &Model, paint: Paint, columns: usize) -> Vec<Line<'a
 
 /// Draws the list of jobs beside the open one.
 pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
+    let paint = paint.quiet();
     let inside = paint.frame(frame, area, "Jobs");
     let columns = usize::from(inside.width);
     let open = model.open.as_ref().map(|open| &open.handle);
@@ -263,7 +281,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             paint.span(format!(" {}", cell(word, 5)), meaning),
             if entry.alarm { paint.span(alarm, Meaning::Bad) } else { Span::raw(alarm) },
         ]);
-        lines.push(if here { paint.under_cursor(line, columns) } else { line });
+        lines.push(if here { paint.under_cursor(&line, columns) } else { line });
     }
     lines.push(Line::from(""));
     for target in &model.jobs.targets {

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use tui_input::Input;
-use weftrun::core::job::JobPhase;
+use weftrun::core::job::{JobHandle, JobPhase};
 use weftrun::core::log::clean_text;
 
 use super::mouse_targets::Bar;
@@ -17,6 +17,9 @@ use crate::model::layer::{Layer, Question, picked};
 use crate::model::transport_view::{Path, Step};
 use crate::theme::Meaning;
 use crate::update::layers_verb;
+
+/// Most jobs that a question names.
+const MOST_NAMED: usize = 10;
 
 /// Returns the size of the help and of texts, on a screen's body of this size.
 fn popup_size(columns: u16, rows: u16) -> (u16, u16) {
@@ -110,7 +113,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
 
 fn around(inside: Rect) -> Rect {
     let (x, y) = (inside.x.saturating_sub(1), inside.y.saturating_sub(1));
-    Rect { x, y, width: inside.width.saturating_add(2), height: inside.height.saturating_add(2) }
+    Rect { x, y, width: inside.width.saturating_add(2), height: inside.height.saturating_add(1) }
 }
 
 /// Says on the lower border that there is more.
@@ -125,11 +128,22 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
     let mut lines = Vec::new();
     let needle = filter.to_lowercase();
     // Those of the screen first.
-    let own = model.screen.places();
+    let here = model.screen.places();
     let mut places = KeyScope::TITLES;
-    places.sort_by_key(|(place, _)| own.iter().position(|known| known == place).unwrap_or(own.len()));
+    places.sort_by_key(|(place, _)| here.iter().position(|known| known == place).unwrap_or(here.len()));
     if !filter.is_empty() {
         lines.push(Line::from(format!(" with `{filter}`")));
+    }
+    let own: Vec<_> = model.own_actions.iter().filter(|own| own.name.contains(&needle)).collect();
+    if !own.is_empty() {
+        lines.push(Line::from(paint.span(" Your own", Meaning::Title)));
+    }
+    for own in own {
+        let text = clean_text(&format!("{}: {}", own.name, own.command)).into_owned();
+        lines.push(Line::from(vec![
+            paint.span(format!("  {} ", cell(&own.key, 15)), Meaning::Key),
+            Span::raw(fit(&text, columns.saturating_sub(20)).into_owned()),
+        ]));
     }
     for (place, title) in places {
         let rows: Vec<_> = model
@@ -163,7 +177,11 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
             lines.push(Line::from(format!("   {text}")));
         }
         lines.push(Line::from(paint.span(" Actions with a word behind them (:)", Meaning::Title)));
-        for text in [":submit FILE  :filter TEXT  :find TEXT", ":ranks 0-7  :export FILE  :save-job FILE"] {
+        for text in [
+            ":logs 3  :ranks 0-7  :filter err  :find TEXT  :level warn",
+            ":open NAME  :fabric NAME  :jobs TEXT  :sort age  :theme dark",
+            ":submit FILE  :export FILE  :save-job FILE",
+        ] {
             lines.push(Line::from(format!("   {text}")));
         }
     }
@@ -178,12 +196,12 @@ fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
         "   .  no channel: rings and trees connect neighbours only",
         "   ?  not known: a channel may exist, or its transport is unknown",
         "   *  more than one transport",
-        "   !  wrong: not what was planned, or a finding is about it",
+        "   !  wrong: not what was asked for, or a finding is about it",
     ] {
         lines.push(Line::from(text));
     }
     lines.push(Line::from(" Ranks: how many have come so far"));
-    for text in ["   #  all", "   >  some", "   .  none", "   !  one failed"] {
+    for text in ["   ▄  all", "   ▂  some", "   ▁  none", "   !  one failed"] {
         lines.push(Line::from(text));
     }
     let steps: Vec<&str> = Step::LIFE.iter().map(|step| step.word()).collect();
@@ -259,7 +277,7 @@ fn list(
         let here = at == selected;
         let mark = Span::raw(if here { " > " } else { "   " });
         let line: Line = std::iter::once(mark).chain(row.iter().cloned()).collect();
-        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
+        lines.push(if here { paint.under_cursor(&line, usize::from(inside.width)) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
     paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(rows.len()), rows.len());
@@ -289,7 +307,19 @@ fn same_as(draft: &NewJobForm) -> String {
 fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question: &Question) {
     let mut lines = Vec::new();
     let title = match question {
-        Question::Act(handle, action) => {
+        Question::Act { jobs, action, left_out } if jobs.len() != 1 => {
+            let name = |handle: &JobHandle| format!("  {handle}");
+            lines.extend(jobs.iter().take(MOST_NAMED).map(name));
+            if jobs.len() > MOST_NAMED {
+                lines.push(format!("  and {} more", jobs.len() - MOST_NAMED));
+            }
+            if !left_out.is_empty() {
+                lines.push(format!("not these {}: {}", left_out.len(), left_out.join("; ")));
+            }
+            format!("{} {} jobs?", layers_verb(*action), jobs.len())
+        }
+        Question::Act { jobs, action, left_out } => {
+            let Some(handle) = jobs.first() else { return };
             let job = model.jobs.get(handle);
             lines.push(format!("name    {}", job.map_or(handle.name(), |job| &job.summary.name)));
             lines.push(format!("handle  {handle}"));
@@ -299,6 +329,7 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
                     job.summary.phase, job.summary.ready.0, job.summary.ready.1
                 ));
             }
+            lines.extend(left_out.iter().map(|why| format!("not    {why}")));
             format!("{} this job?", layers_verb(*action))
         }
         Question::Submit(_) => {

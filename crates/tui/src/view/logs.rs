@@ -12,7 +12,7 @@ use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore, Projection};
 use weftrun::core::text::counted;
 
 use super::mouse_targets::{Bar, MouseTarget};
-use super::paint::{Paint, cell, fit, ranges, width};
+use super::paint::{Paint, cell, fit, fit_ends, ranges, width};
 use crate::model::Model;
 use crate::model::layer::{Layer, Prompt};
 use crate::model::logs::{LogPane, Times};
@@ -25,11 +25,12 @@ const STRIP_FROM: usize = 16;
 /// Returns how many lines fit into an area of this height.
 pub(super) fn height(pane: &LogPane, rows: usize) -> usize {
     let strip = if rows >= STRIP_FROM { 2 } else { 0 };
-    rows.saturating_sub(2 + strip + pinned_rows(pane, rows)).max(1)
+    rows.saturating_sub(1 + strip + pinned_rows(pane, rows)).max(1)
 }
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let strip = if usize::from(area.height) >= STRIP_FROM { 2 } else { 0 };
+    let quiet = paint.quiet();
     let pinned = pinned_rows(&open.logs, usize::from(area.height));
     let [pin, upper, lower] = Layout::vertical([
         Constraint::Length(u16::try_from(pinned).unwrap_or(0)),
@@ -40,7 +41,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let pane = &open.logs;
     let store = pane.store.read();
     if pinned > 0 {
-        pinned_panel(pane, &store, frame, paint, pin);
+        pinned_panel(pane, &store, frame, quiet, pin);
     }
     let inside = paint.frame(frame, upper, title(model, open, &store));
     let lines = if pane.projection.is_empty() {
@@ -59,7 +60,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let (first, all) = (pane.first(usize::from(inside.height)), pane.projection.len());
     paint.scroll_bar(frame, upper, Bar::Log, first..(first + usize::from(inside.height)).min(all), all);
     if strip > 0 {
-        frame.render_widget(Paragraph::new(stream_strip(&store, paint, usize::from(lower.width))), lower);
+        frame.render_widget(Paragraph::new(stream_strip(&store, quiet, usize::from(lower.width))), lower);
     }
 }
 
@@ -72,6 +73,18 @@ fn title(model: &Model, open: &Open, store: &LogStore) -> String {
         (true, false) => "FOLLOW".to_owned(),
         _ => format!("PAUSED, +{} new", pane.new_lines()),
     });
+    let shown = pane.projection.len() as u64;
+    parts.push(if pane.projection.filter().is_empty() || shown >= store.count() {
+        format!("{} lines", store.count())
+    } else {
+        format!("{shown} of {} lines", store.count())
+    });
+    let all = |of: fn(&log::LogStream) -> u64| store.streams().iter().map(of).sum::<u64>();
+    for (sign, count) in [("E", all(|stream| stream.errors)), ("W", all(|stream| stream.warnings))] {
+        if count > 0 {
+            parts.push(format!("{count} {sign}"));
+        }
+    }
     if pane.previous {
         parts.push("attempt before".to_owned());
     }
@@ -101,12 +114,6 @@ fn title(model: &Model, open: &Open, store: &LogStore) -> String {
     if let Some(filtering) = &pane.filtering {
         parts.push(format!("filtering, {} %", filtering.read));
     }
-    let shown = pane.projection.len() as u64;
-    parts.push(if pane.projection.filter().is_empty() || shown >= store.count() {
-        format!("{} lines", store.count())
-    } else {
-        format!("{shown} of {} lines", store.count())
-    });
     if store.streams().len() > 1 {
         parts.push(order(open, store).to_owned());
     }
@@ -167,17 +174,15 @@ fn pinned_panel(pane: &LogPane, store: &LogStore, frame: &mut Frame, paint: Pain
     let title = format!("r{} pinned ─ last lines ─ K to unpin", ranges(&ranks));
     let inside = paint.frame(frame, area, title);
     let rows = (usize::from(inside.height) / pane.pinned.len().max(1)).max(1);
-    let shown = Shown {
-        pane,
-        store,
-        paint,
-        columns: usize::from(inside.width),
-        label: label_width(store),
-        start: None,
-    };
-    let last = |lines: &Projection| {
+    let shown = Shown { pane, store, paint, columns: usize::from(inside.width), label: 0, start: None };
+    let entries = |lines: &Projection| {
         let first = lines.len().saturating_sub(rows);
-        let entries = (first..lines.len()).filter_map(|at| store.get(lines.seq(at)?));
+        (first..lines.len()).filter_map(|at| store.get(lines.seq(at)?)).collect::<Vec<Entry>>()
+    };
+    let label = label_width(store, pane.pinned.iter().flat_map(|(_, lines)| entries(lines)), shown.columns);
+    let shown = Shown { label, ..shown };
+    let last = |lines: &Projection| {
+        let entries = entries(lines).into_iter();
         entries.filter_map(|entry| shown.entry(&entry).into_iter().next()).collect::<Vec<Line>>()
     };
     let text: Vec<Line> = pane.pinned.iter().flat_map(|(_, lines)| last(lines)).collect();
@@ -189,7 +194,9 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
     let (rows, columns) = (usize::from(area.height), usize::from(area.width));
     let first = pane.first(rows);
     let start = pane.projection.seq(0).and_then(|seq| store.get(seq)).and_then(|entry| entry.time);
-    let label = label_width(store);
+    let seen = (first..pane.projection.len()).take(rows.max(1));
+    let seen = seen.filter_map(|at| store.get(pane.projection.seq(at)?));
+    let label = label_width(store, seen, columns);
     let mut lines = Vec::new();
     let mut last: Option<u64> = None;
     // A gap in the numbers means lost lines only if every line is shown.
@@ -211,7 +218,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
         let shown = Shown { pane, store, paint, columns, label, start };
         let mut drawn = shown.entry(&entry);
         if pane.cursor == Some(seq) {
-            drawn = drawn.into_iter().map(|line| paint.under_cursor(line, columns)).collect();
+            drawn = drawn.into_iter().map(|line| paint.under_cursor(&line, columns)).collect();
         }
         lines.append(&mut drawn);
         numbers.resize(lines.len(), Some(seq));
@@ -233,9 +240,13 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
     lines
 }
 
-fn label_width(store: &LogStore) -> usize {
-    let longest = store.streams().iter().take(256).map(|stream| stream.label().len()).max().unwrap_or(2);
-    longest.clamp(2, 18)
+/// Returns the columns of the widest name of a writer among some lines: who spoke is not cut, unless the name leaves no
+/// space for what was said.
+fn label_width(store: &LogStore, lines: impl Iterator<Item = Entry>, columns: usize) -> usize {
+    let streams: BTreeSet<u32> = lines.map(|entry| entry.stream).collect();
+    let labels = streams.iter().filter_map(|stream| store.streams().get(*stream as usize));
+    let longest = labels.map(|stream| width(&stream.label())).max().unwrap_or(2);
+    longest.clamp(2, (columns / 2).max(2))
 }
 
 fn gap<'a>(paint: Paint, text: &str, columns: usize) -> Line<'a> {
@@ -263,11 +274,7 @@ impl Shown<'_> {
         let space = self.columns.saturating_sub(used + note.len());
         let found = self.pane.find.as_ref().and_then(|find| find.pattern.find(clean.text.as_bytes()));
         let pieces = self.styled(&clean, found.as_ref());
-        let parts = if self.pane.wrap {
-            split(&pieces, self.columns.saturating_sub(used))
-        } else {
-            vec![self.cut(&pieces, space)]
-        };
+        let parts = if self.pane.wrap { split(&pieces, space) } else { vec![self.cut(&pieces, space)] };
         let count = parts.len();
         let mut lines = Vec::with_capacity(count);
         for (number, part) in parts.into_iter().enumerate() {
@@ -320,7 +327,7 @@ impl Shown<'_> {
         let mark = if self.pane.bookmarks.contains(&entry.seq) { "*" } else { " " };
         let rank = stream.and_then(|stream| stream.rank).filter(|_| !self.pane.one_colour);
         let style = rank.map_or(self.paint.style(Meaning::Muted), |rank| self.paint.rank(rank));
-        spans.push(Span::styled(format!("{}{mark}", cell(&label, self.label)), style));
+        spans.push(Span::styled(format!("{}{mark}", cell(&fit_ends(&label, self.label), self.label)), style));
         let meaning = match entry.level {
             Level::Error => Meaning::Bad,
             Level::Warn => Meaning::Warn,

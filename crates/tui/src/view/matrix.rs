@@ -11,21 +11,32 @@ use weftrun::core::text::counted;
 
 use super::heat;
 use super::mouse_targets::Bar;
-use super::paint::{Paint, cell, fit, width};
+use super::paint::{self, Paint, cell, fit};
+use crate::model::Model;
 use crate::model::open::{MatrixForm, Open, Suspects};
 use crate::model::transport_view::{Cell, Gdr, Node, Path, TransportView};
 use crate::theme::Meaning;
 
-pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
+pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     // Space that the matrix does not need is for what is wrong.
-    let needed = u16::try_from(open.matrix_rows().len().saturating_add(6)).unwrap_or(u16::MAX);
+    let needed = u16::try_from(open.matrix_rows().len().saturating_add(4)).unwrap_or(u16::MAX);
     let spare = area.height.saturating_sub(needed);
     let findings = if area.height >= 20 { (area.height / 3).min(10).max(spare) } else { 0 };
     let [upper, lower] = Layout::vertical([Constraint::Min(5), Constraint::Length(findings)]).areas(area);
     panel(open, frame, paint, upper);
     if findings > 0 {
-        super::diagnosis::draw(open, frame, paint, lower);
+        super::diagnosis::draw(model, open, frame, paint.quiet(), lower);
     }
+}
+
+/// Lines of the panel beside its rows: the numbers, and the legend.
+const BESIDE: usize = 4;
+
+/// Returns the columns that the panel needs to show all nodes or ranks in so many rows; none if it cannot.
+pub(super) fn width(open: &Open, rows: usize) -> Option<u16> {
+    let size = open.matrix_rows().len();
+    let columns = (head_width(open) + 3 * size + 2).max(30);
+    u16::try_from(columns).ok().filter(|_| size > 0 && size + BESIDE <= rows)
 }
 
 pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -49,24 +60,26 @@ pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     let columns = usize::from(inside.width);
-    let legend = legend(open, paint, columns);
-    let rows = usize::from(inside.height).saturating_sub(1 + legend.len()).max(1);
-    let mut lines = match form(open, columns, rows) {
+    // The legend has as many lines as all of its words need, of which those that occur are drawn.
+    let most = legend(open, paint, columns, None, "!*.?").len();
+    let rows = usize::from(inside.height).saturating_sub(1 + most).max(1);
+    let (mut lines, signs, block) = match form(open, columns, rows) {
         None => {
             let block = heat::block(open, columns, rows);
             let wide = open.matrix_rows().len().div_ceil(block) * heat::WIDE;
             note_cells(paint, inside, (heat::HEAD, wide), (0, 0), heat::WIDE, block);
-            heat::lines(open, paint, block)
+            let (lines, signs) = heat::lines(open, paint, block);
+            (lines, signs, Some(block))
         }
         Some(step) => {
             let matrix = Matrix::new(open, paint, columns, rows, step);
             let first = (matrix.rows.start, matrix.columns.start);
             note_cells(paint, inside, (matrix.head, matrix.columns.len() * step), first, step, 1);
             paint.scroll_bar(frame, area, Bar::Matrix, matrix.rows.clone(), size);
-            matrix.lines()
+            (matrix.lines(), matrix.signs(), None)
         }
     };
-    lines.extend(legend);
+    lines.extend(legend(open, paint, columns, block, &signs));
     frame.render_widget(Paragraph::new(lines), inside);
 }
 
@@ -138,7 +151,7 @@ impl Tail {
 
     /// Returns as much as fits; on a wide screen the networks even if not all columns are visible.
     fn of(open: &Open, columns: usize, spare: usize) -> Self {
-        let names = open.transport_view.nodes.iter().map(|node| width(&networks(node)) + 2);
+        let names = open.transport_view.nodes.iter().map(|node| paint::width(&networks(node)) + 2);
         let announced = names.max().unwrap_or(0).clamp(9, 18);
         let phase = spare >= announced + 2 + Self::PHASE;
         Self { announced: if columns >= 70 || spare >= announced + 2 { announced } else { 0 }, phase }
@@ -234,6 +247,20 @@ impl<'o> Matrix<'o> {
         std::iter::once(self.numbers()).chain(rows).collect()
     }
 
+    /// Returns the signs that occur, beside the letters of transports.
+    fn signs(&self) -> String {
+        let cells = self.rows.clone().flat_map(|row| self.columns.clone().map(move |column| (row, column)));
+        let mut signs: Vec<char> = cells
+            .flat_map(|(row, column)| {
+                let (letter, second, _) = sign(self.open, row, column);
+                [letter, second]
+            })
+            .collect();
+        signs.sort_unstable();
+        signs.dedup();
+        signs.into_iter().filter(|sign| "!*.?".contains(*sign)).collect()
+    }
+
     fn number(&self, row: usize) -> usize {
         self.open.matrix_name(row).map_or(row, |number| number as usize)
     }
@@ -254,7 +281,7 @@ impl<'o> Matrix<'o> {
             }
         }
         if self.tail.announced > 0 {
-            text.push_str(&format!("  {}", cell("announced", self.tail.announced)));
+            text.push_str(&format!("  {}", cell("loaded", self.tail.announced)));
         }
         if self.tail.phase {
             text.push_str(" GDR   phase");
@@ -280,9 +307,8 @@ impl<'o> Matrix<'o> {
                 _ if second == ' ' => letter.to_string(),
                 _ => second.to_string(),
             };
-            let style = paint.style(meaning);
             let here = (row, column) == self.cursor;
-            spans.push(Span::styled(text, if here { style.add_modifier(Modifier::REVERSED) } else { style }));
+            spans.extend(cell_spans(paint, &text, meaning, here));
         }
         if self.tail.announced > 0 {
             let (text, odd) = if open.by_rank {
@@ -325,20 +351,41 @@ pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
             .is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
 }
 
-/// Returns the letters in view and their meaning, on as many lines as needed.
-fn legend<'a>(open: &Open, paint: Paint, columns: usize) -> Vec<Line<'a>> {
+/// Draws a cell: what is wrong is solid, the one under the cursor is selected like a line of a list.
+pub(super) fn cell_spans<'a>(paint: Paint, text: &str, meaning: Meaning, here: bool) -> [Span<'a>; 2] {
+    // The blank before a letter belongs to no cell.
+    let (blank, text) = text.split_at(text.len() - text.trim_start().len());
+    let style = match (here, meaning) {
+        (true, _) => paint.style(Meaning::Selected),
+        (false, Meaning::Bad) => paint.style(Meaning::Bad).add_modifier(Modifier::REVERSED),
+        (false, meaning) => paint.style(meaning),
+    };
+    [Span::raw(blank.to_owned()), Span::styled(text.to_owned(), style)]
+}
+
+/// Returns the meaning of the letters and signs that occur, on as many lines as needed.
+fn legend<'a>(open: &Open, paint: Paint, columns: usize, block: Option<usize>, signs: &str) -> Vec<Line<'a>> {
     let Some(map) = open.map() else { return Vec::new() };
-    let seen: BTreeSet<Path> = map.links(open.by_rank).values().map(|link| link.path).collect();
-    let known = Path::known().filter(|path| seen.contains(path));
-    let mut words: Vec<String> = known.map(|path| format!("{} {}", path.sign(), path.name())).collect();
-    words.extend([". no channel", "? not known", "* mixed", "! wrong"].map(str::to_owned));
+    let mut words: Vec<String> = Vec::new();
+    if let Some(block) = block {
+        let unit = if open.by_rank { "ranks" } else { "nodes" };
+        words.push(format!("a cell: {block} × {block} {unit}"));
+        words.push(format!("{} few to many channels", heat::SHADES.iter().collect::<String>()));
+    } else {
+        let seen: BTreeSet<Path> = map.links(open.by_rank).values().map(|link| link.path).collect();
+        let known = Path::known().filter(|path| seen.contains(path));
+        words.extend(known.map(|path| format!("{} {}", path.sign(), path.name())));
+    }
+    let meanings = [('.', "no channel"), ('?', "not known"), ('*', "mixed"), ('!', "wrong")];
+    let occur = meanings.iter().filter(|(sign, _)| signs.contains(*sign));
+    words.extend(occur.map(|(sign, meaning)| format!("{sign} {meaning}")));
     if map.unplaced > 0 {
         words.push(format!("{} with unknown global ranks", counted(map.unplaced as usize, "pair")));
     }
     let mut lines = vec![String::new()];
     for word in words {
         match lines.last_mut() {
-            Some(line) if line.is_empty() || width(line) + width(&word) + 2 <= columns => {
+            Some(line) if line.is_empty() || paint::width(line) + paint::width(&word) + 2 <= columns => {
                 line.push_str(if line.is_empty() { " " } else { "  " });
                 line.push_str(&word);
             }

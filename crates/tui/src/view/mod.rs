@@ -1,6 +1,7 @@
 //! Draws the model. Reads it only; everything drawn was made safe before it entered the model, or comes out of the log
 //! store as a clean line.
 
+mod ascii;
 pub(crate) mod bandwidth;
 mod chart;
 pub mod diagnosis;
@@ -16,6 +17,7 @@ pub mod mouse_targets;
 mod overview;
 pub mod paint;
 pub mod pair;
+mod ranks;
 pub mod submit;
 mod verify;
 mod wide_characters;
@@ -61,13 +63,16 @@ fn draw(model: &Model, frame: &mut Frame, paint: Paint) {
     note_tabs(&tabs, paint, top);
     frame.render_widget(tabs, top);
     screen(model, frame, paint, body);
-    footer::draw(model, frame, paint, bottom);
+    footer::draw(model, frame, paint.quiet(), bottom);
     if let (Some(spots), false) = (paint.spots(), model.layers.is_empty()) {
         // What lies on top hides the rest.
         spots.clear();
     }
     layers::draw(model, frame, paint, body);
     wide_characters::replace(frame.buffer_mut());
+    if model.ascii {
+        ascii::replace(frame.buffer_mut());
+    }
 }
 
 fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -95,9 +100,9 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             );
         }
         (Screen::Overview, Some(open)) => overview::draw(model, open, frame, paint, area),
-        (Screen::Fabric, Some(open)) => matrix::draw(open, frame, paint, area),
+        (Screen::Fabric, Some(open)) => matrix::draw(model, open, frame, paint, area),
         (Screen::Logs, Some(open)) => logs::draw(model, open, frame, paint, area),
-        (Screen::Diagnosis, Some(open)) => diagnosis::draw(open, frame, paint, area),
+        (Screen::Diagnosis, Some(open)) => diagnosis::draw(model, open, frame, paint, area),
         (Screen::Bandwidth, Some(open)) => bandwidth::draw(model, open, frame, paint, area),
     }
 }
@@ -120,47 +125,81 @@ fn note_tabs(header: &Line, paint: Paint, area: Rect) {
     }
 }
 
-/// Returns the tabs and the badges of the targets. The tabs' names are shown if the targets leave enough
-/// space.
-fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
-    let badges: Vec<(String, &str, Meaning)> =
-        model.jobs.targets.iter().map(|target| badge(model, target)).collect();
-    let wanted: usize =
-        badges.iter().map(|(word, name, _)| paint::width(word) + paint::width(name) + 3).sum();
-    let tabs_with = |words: bool| -> Vec<Span<'static>> {
-        let tab = |(number, screen): (usize, Screen)| {
-            let here = screen == model.screen;
-            let text = match (here, words) {
-                (true, _) => format!("[{} {}]", number + 1, screen.word()),
-                (false, true) => format!(" {} {} ", number + 1, screen.word()),
-                (false, false) => format!(" {} ", number + 1),
-            };
-            Span::styled(text, paint.style(if here { Meaning::Title } else { Meaning::Muted }))
+/// How the tabs are written.
+#[derive(Clone, Copy)]
+enum Tabs {
+    Padded,
+    Tight,
+    Short,
+}
+
+/// Returns the tabs: their names are shown at every width.
+fn tabs(model: &Model, paint: Paint, form: Tabs) -> Vec<Span<'static>> {
+    // Number keys are typed into the field under the cursor.
+    let typed = model.screen == Screen::Submit
+        && model.draft.as_ref().is_some_and(|draft| draft.field != crate::model::draft::Field::Changes);
+    let mut behind = " ";
+    let mut spans: Vec<Span> = Vec::new();
+    for (number, screen) in Screen::ALL.into_iter().enumerate() {
+        let here = screen == model.screen;
+        let word = if matches!(form, Tabs::Short) { screen.short_word() } else { screen.word() };
+        let name = if typed { word.to_owned() } else { format!("{} {word}", number + 1) };
+        let text = match (form, here) {
+            (Tabs::Padded, true) => format!("[{name}]"),
+            (Tabs::Padded, false) => format!(" {name} "),
+            (_, true) => format!("[{name}"),
+            (_, false) => format!("{behind}{name}"),
         };
-        Screen::ALL.into_iter().enumerate().map(tab).collect()
+        behind = if here { "]" } else { " " };
+        spans.push(Span::styled(text, paint.style(if here { Meaning::Title } else { Meaning::Muted })));
+    }
+    if !matches!(form, Tabs::Padded) {
+        spans.push(Span::raw(behind));
+    }
+    spans
+}
+
+/// Returns the tabs and the badges of the targets. A target that is down is named before the others, whatever the width.
+fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
+    let long = |spans: &[Span]| spans.iter().map(Span::width).sum::<usize>();
+    let badges = [
+        badges(model, paint, true, true),
+        badges(model, paint, true, false),
+        badges(model, paint, false, false),
+    ];
+    let forms = [Tabs::Padded, Tabs::Tight, Tabs::Short].map(|form| tabs(model, paint, form));
+    let both = badges.iter().flat_map(|badges| forms.iter().map(move |tabs| (tabs, badges)));
+    let fitting = both.clone().find(|(tabs, badges)| long(tabs) + long(badges) < width);
+    let Some((tabs, badges)) = fitting.or_else(|| both.last()) else { return Line::default() };
+    let blanks = " ".repeat(width.saturating_sub(long(tabs) + long(badges)));
+    tabs.iter().cloned().chain([Span::raw(blanks)]).chain(badges.iter().cloned()).collect()
+}
+
+/// Returns the badges of the targets, those that are down first; the others, or all of them, as numbers.
+fn badges(model: &Model, paint: Paint, names_down: bool, names_up: bool) -> Vec<Span<'static>> {
+    let mut spans = Vec::new();
+    let is_down = |target: &&Target| matches!(target.health, Health::Down(..));
+    let (down, up): (Vec<&Target>, Vec<&Target>) = model.jobs.targets.iter().partition(is_down);
+    let mut add = |text: String, word: String, meaning| {
+        spans.extend([Span::raw(format!(" {text} ")), paint.quiet().span(word, meaning)]);
     };
-    let long = |tabs: &[Span]| tabs.iter().map(Span::width).sum::<usize>();
-    let mut tabs = tabs_with(true);
-    if long(&tabs) + wanted >= width {
-        tabs = tabs_with(false);
-    }
-    let used = long(&tabs);
-    let mut shown: Vec<Span> = Vec::new();
-    let mut space = width.saturating_sub(used + 1);
-    for (word, name, meaning) in badges {
-        let name = format!("  {name} ");
-        let needs = paint::width(&name) + paint::width(&word);
-        if needs > space {
-            shown.push(Span::raw(if space >= 2 { " +" } else { "" }));
-            break;
+    for (targets, named) in [(down, names_down), (up, names_up)] {
+        let known = targets.iter().map(|target| badge(model, target));
+        if named {
+            known.for_each(|(word, name, meaning)| add(name.to_owned(), word, meaning));
+            continue;
         }
-        space -= needs;
-        shown.push(Span::raw(name));
-        shown.push(Span::styled(word, paint.style(meaning)));
+        let mut counts: Vec<(String, usize, Meaning)> = Vec::new();
+        for (word, _, meaning) in known {
+            let word = word.split(' ').next().unwrap_or_default().to_owned();
+            match counts.iter_mut().find(|(known, ..)| *known == word) {
+                Some((_, count, _)) => *count += 1,
+                None => counts.push((word, 1, meaning)),
+            }
+        }
+        counts.into_iter().for_each(|(word, count, meaning)| add(count.to_string(), word, meaning));
     }
-    tabs.push(Span::raw(" ".repeat(width.saturating_sub(used + long(&shown)))));
-    tabs.extend(shown);
-    Line::from(tabs)
+    spans
 }
 
 /// Returns whether a target answers: the word, its name and its severity.

@@ -6,6 +6,7 @@ use ratatui::layout::{Position, Rect};
 use weftrun::core::job::JobHandle;
 
 use crate::model::Screen;
+use crate::model::jobs::Order;
 
 /// A list that has a scroll bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Bar {
 pub enum MouseTarget {
     Screen(Screen),
     Job(JobHandle),
+    /// A heading of the list of jobs.
+    Column(Order),
     /// A rank or node of the overview, by its row.
     Row(usize),
     /// A cell of the matrix: row, column.

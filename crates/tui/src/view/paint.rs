@@ -19,18 +19,25 @@ use crate::theme::{Meaning, Theme};
 #[derive(Clone, Copy, Debug)]
 pub struct Paint<'s> {
     theme: Theme,
+    quiet: bool,
     spots: Option<&'s MouseTargets>,
 }
 
 impl<'s> Paint<'s> {
     pub fn new(theme: Theme) -> Self {
-        Self { theme, spots: None }
+        Self { theme, quiet: false, spots: None }
     }
 
     /// Notes what can be clicked.
     #[must_use]
     pub fn noting(self, spots: &'s MouseTargets) -> Self {
         Self { spots: Some(spots), ..self }
+    }
+
+    /// Draws what is wrong as less than the worst of the screen, which another panel shows.
+    #[must_use]
+    pub fn quiet(self) -> Self {
+        Self { quiet: true, ..self }
     }
 
     /// Returns where to note what can be clicked, if a mouse is used.
@@ -48,7 +55,10 @@ impl<'s> Paint<'s> {
     }
 
     pub fn style(self, meaning: Meaning) -> Style {
-        self.theme.style(meaning)
+        match meaning {
+            Meaning::Bad if self.quiet => self.theme.style(Meaning::Wrong),
+            meaning => self.theme.style(meaning),
+        }
     }
 
     /// Returns the style of a rank's name in its own colour.
@@ -65,43 +75,52 @@ impl<'s> Paint<'s> {
         Span::styled(text, self.style(meaning))
     }
 
-    /// Returns a line under the cursor, as wide as its area: one bar, in which parts keep the colour of their state.
-    pub fn under_cursor(self, line: Line<'_>, columns: usize) -> Line<'_> {
-        let style = self.style(Meaning::Selected);
+    /// Returns a line under the cursor, as wide as its area: one bar of one style.
+    pub fn under_cursor<'a>(self, line: &Line<'_>, columns: usize) -> Line<'a> {
         let blanks = columns.saturating_sub(line.width());
-        let dim = [None, self.style(Meaning::Muted).fg, self.style(Meaning::Frame).fg];
-        let mark = |span: Span<'_>| {
-            let look = if dim.contains(&span.style.fg) { style } else { span.style.patch(style) };
-            Span::styled(span.content.into_owned(), look)
-        };
-        let mut spans: Vec<Span> = line.spans.into_iter().map(mark).collect();
-        spans.push(Span::styled(" ".repeat(blanks), style));
-        Line::from(spans)
+        let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
+        Line::from(self.span(format!("{text}{}", " ".repeat(blanks)), Meaning::Selected))
     }
 
-    /// Draws a frame with a title, and returns the area inside.
+    /// Draws the rule above a panel with its title, and a line on its left if another panel is there; returns the area
+    /// inside. Neighbours share their borders: a panel has none below, and a scroll bar on its right.
     pub fn frame(self, frame: &mut Frame, area: Rect, title: impl Into<String>) -> Rect {
+        let whole = frame.area();
+        let left = u16::from(area.x > whole.x);
+        let corner = match (left, area.y > whole.y + 1) {
+            (0, _) => "",
+            (_, true) => "├",
+            (_, false) => "┬",
+        };
         let title = title.into();
-        let title = fit(&clean_text(&title), usize::from(area.width).saturating_sub(4)).into_owned();
-        let block = Block::new()
-            .borders(Borders::ALL)
-            .border_style(self.style(Meaning::Frame))
-            .title(Span::styled(format!(" {title} "), self.style(Meaning::Title)));
-        let inside = block.inner(area);
-        frame.render_widget(block, area);
-        inside
+        let title = fit(&clean_text(&title), usize::from(area.width).saturating_sub(5)).into_owned();
+        let used = width(corner) + 3 + width(&title);
+        let rest = "─".repeat(usize::from(area.width).saturating_sub(used));
+        let rule = Line::from(vec![
+            self.span(format!("{corner}─"), Meaning::Frame),
+            self.span(format!(" {title} "), Meaning::Title),
+            self.span(rest, Meaning::Frame),
+        ]);
+        frame.render_widget(rule, Rect { height: 1.min(area.height), ..area });
+        let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        if left > 0 {
+            let side = vec![Line::from(self.span("│", Meaning::Frame)); usize::from(below.height)];
+            frame.render_widget(Paragraph::new(side), Rect { width: 1.min(area.width), ..below });
+        }
+        Rect { x: below.x + left, width: below.width.saturating_sub(left + 1), ..below }
     }
 
-    /// Draws a note on the lower border of a frame, on the right, if it fits.
-    pub fn corner(self, frame: &mut Frame, area: Rect, text: &str) {
+    /// Draws a note on the rule above a panel, on the right, if it fits behind the title.
+    pub fn corner(self, frame: &mut Frame, area: Rect, title: usize, text: &str) {
         let wide = u16::try_from(width(text)).unwrap_or(u16::MAX);
-        if area.height > 1 && wide.saturating_add(4) <= area.width {
-            let place = Rect { x: area.right() - wide - 1, y: area.bottom() - 1, width: wide, height: 1 };
+        let title = u16::try_from(title).unwrap_or(u16::MAX);
+        if area.height > 0 && wide.saturating_add(title).saturating_add(8) <= area.width {
+            let place = Rect { x: area.right() - wide - 1, y: area.y, width: wide, height: 1 };
             frame.render_widget(Line::from(self.span(text.to_owned(), Meaning::Key)), place);
         }
     }
 
-    /// Draws on the right border of a panel which part of a list is seen, if not all of it is, and notes that it can
+    /// Draws on the right of a panel which part of a list is seen, if not all of it is, and notes that it can
     /// be dragged.
     pub fn scroll_bar(
         self,
@@ -111,7 +130,7 @@ impl<'s> Paint<'s> {
         seen: std::ops::Range<usize>,
         all: usize,
     ) {
-        let (shown, track) = (seen.len(), usize::from(panel.height.saturating_sub(2)));
+        let (shown, track) = (seen.len(), usize::from(panel.height.saturating_sub(1)));
         if shown == 0 || shown >= all || track < 2 || panel.width < 2 {
             return;
         }
@@ -125,7 +144,7 @@ impl<'s> Paint<'s> {
                 .clamp(1, (track - thumb).saturating_sub(1).max(1)),
         };
         let row = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
-        let area = Rect { x: panel.right() - 1, y: panel.y + 1, width: 1, height: panel.height - 2 };
+        let area = Rect { x: panel.right() - 1, y: panel.y + 1, width: 1, height: panel.height - 1 };
         let part = Rect { y: area.y + row(at), height: row(thumb), ..area };
         let lines: Vec<Line> = (0..thumb).map(|_| Line::from(self.span("█", Meaning::Frame))).collect();
         frame.render_widget(Paragraph::new(lines), part.intersection(area));
@@ -149,7 +168,15 @@ impl<'s> Paint<'s> {
             height,
         };
         frame.render_widget(Clear, popup);
-        self.frame(frame, popup, title)
+        let title = title.into();
+        let title = fit(&clean_text(&title), usize::from(width).saturating_sub(4)).into_owned();
+        let block = Block::new()
+            .borders(Borders::ALL)
+            .border_style(self.style(Meaning::Frame))
+            .title(Span::styled(format!(" {title} "), self.style(Meaning::Title)));
+        let inside = block.inner(popup);
+        frame.render_widget(block, popup);
+        inside
     }
 
     /// Returns the meaning of a phase, and its short word.
@@ -219,6 +246,11 @@ pub fn fit_ends(text: &str, columns: usize) -> Cow<'_, str> {
     let tail = &text[end..];
     Cow::Owned(format!("{}{tail}", fit(&text[..end], columns.saturating_sub(width(tail)))))
 }
+
+/// What is complete, under way, and not begun, in a bar.
+pub const FULL: &str = "▄";
+pub const PART: &str = "▂";
+pub const NONE: &str = "▁";
 
 /// Cuts or fills a text to exactly some columns.
 pub fn cell(text: &str, columns: usize) -> String {

@@ -40,11 +40,11 @@ pub fn cell_text(open: &Open) -> (String, Vec<String>) {
         let Some(index) = open.matrix_rows().get(at).copied() else { continue };
         if let (true, Some(rank)) = (open.by_rank, view.ranks.get(index)) {
             let announced = rank.announced.as_deref().unwrap_or("nothing");
-            lines.push(format!("rank {:<6}{}:{} announced {announced}", name(at), rank.host, rank.pid));
+            lines.push(format!("rank {:<6}{}:{} loaded {announced}", name(at), rank.host, rank.pid));
         } else if let (false, Some(node)) = (open.by_rank, view.nodes.get(index)) {
             let names: Vec<String> =
                 node.announced.iter().map(|(name, count)| format!("{name} x{count}")).collect();
-            lines.push(format!("node {:<6}{} announced {}", name(at), node.host, names.join(", ")));
+            lines.push(format!("node {:<6}{} loaded {}", name(at), node.host, names.join(", ")));
         }
     }
     if let Some((low, high)) = view.expected {

@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::Finding;
 use weftrun::core::fabric::{Change, Fabric, Op};
+use weftrun::core::log::clean_text;
 
 use super::document::{self, Part};
 use super::mouse_targets::Bar;
@@ -20,10 +21,13 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         paint.panel(frame, area, "New job", vec![Line::from("n begins one")]);
         return;
     };
-    let whole = u16::try_from(Field::ROWS.len() + 2).unwrap_or(12);
+    let whole = u16::try_from(Field::ROWS.len() + 1).unwrap_or(12);
     if area.width >= 120 {
-        let [left, right] =
-            Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)]).areas(area);
+        // The form takes what its values need, up to most of the screen.
+        let needed = Field::ROWS.iter().map(|row| row.iter().map(|field| needs(draft, *field)).sum()).max();
+        let needed = u16::try_from(needed.unwrap_or(0usize).saturating_add(2)).unwrap_or(u16::MAX);
+        let form = needed.clamp(area.width * 2 / 5, area.width * 3 / 5);
+        let [left, right] = Layout::horizontal([Constraint::Length(form), Constraint::Min(1)]).areas(area);
         let [form, checks] = Layout::vertical([Constraint::Length(whole), Constraint::Min(3)]).areas(left);
         form_panel(draft, frame, paint, form);
         check_panel(model, draft, frame, paint, checks);
@@ -33,8 +37,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     // On a small screen the pane under the cursor gets most of the space.
     let on_changes = draft.field == Field::Changes;
     let checks = if area.height >= 20 { 5 } else { 0 };
-    let fields = if on_changes { 3 } else { whole };
-    let form = fields.min(area.height.saturating_sub(4 + checks).max(3));
+    let fields = if on_changes { 2 } else { whole };
+    let form = fields.min(area.height.saturating_sub(3 + checks).max(3));
     let [form, changes, checks] =
         Layout::vertical([Constraint::Length(form), Constraint::Min(3), Constraint::Length(checks)])
             .areas(area);
@@ -50,19 +54,22 @@ const LABEL: usize = 13;
 
 fn form_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
     let from = draft.file.as_ref().map_or(String::new(), |file| format!(" ─ from {file}"));
-    let inside = paint.frame(frame, area, format!("New job ─ {}{from}", draft.target_name()));
+    let title = format!("New job ─ {}{from}", draft.target_name());
+    let long = width(&title);
+    let inside = paint.frame(frame, area, title);
+    let mistakes = draft.mistakes();
     let rows = usize::from(inside.height);
     // If the cursor is in the changes, one line with the whole job is more useful than the last field.
     let here = Field::ROWS.iter().position(|row| row.contains(&draft.field));
     let first = here.unwrap_or(1).saturating_sub(rows.saturating_sub(1));
     let mut lines = Vec::new();
     for (at, row) in Field::ROWS.iter().enumerate().skip(first).take(rows) {
-        let width = usize::from(inside.width) / row.len();
         let y = inside.y + u16::try_from(at - first).unwrap_or(0);
-        let mut spans = Vec::new();
-        for (number, field) in row.iter().enumerate() {
-            let x = inside.x + u16::try_from(number * width).unwrap_or(0);
-            spans.extend(form_field(draft, *field, frame, paint, (x, y, width)));
+        let (mut spans, mut x) = (Vec::new(), inside.x);
+        for (field, width) in row.iter().zip(shares(draft, row, usize::from(inside.width))) {
+            let wrong = mistakes.iter().any(|(known, _)| known == field);
+            spans.extend(form_field(draft, *field, frame, (paint, wrong), (x, y, width)));
+            x = x.saturating_add(u16::try_from(width).unwrap_or(0));
         }
         lines.push(Line::from(spans));
     }
@@ -75,8 +82,36 @@ fn form_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
         (above, below) => format!(" more: {above} above, {below} below "),
     };
     if here.is_some() {
-        paint.corner(frame, area, &text);
+        paint.corner(frame, area, long, &text);
     }
+}
+
+/// Returns the columns that a field needs.
+fn needs(draft: &NewJobForm, field: Field) -> usize {
+    LABEL + 2 + if field.is_text() { width(&on_one_line(draft.text(field))) + 1 } else { 0 }
+}
+
+/// Divides the columns of a row between its fields: alike, unless one needs what another has left.
+fn shares(draft: &NewJobForm, row: &[Field], columns: usize) -> Vec<usize> {
+    let each = columns / row.len().max(1);
+    let needed: Vec<usize> = row.iter().map(|field| needs(draft, *field)).collect();
+    let mut spare: usize = needed.iter().map(|needed| each.saturating_sub(*needed)).sum();
+    let share = |needed: &usize| {
+        let more = needed.saturating_sub(each).min(spare);
+        spare -= more;
+        each + more
+    };
+    let mut shares: Vec<usize> = needed.iter().map(share).collect();
+    // What one takes is missing to the others.
+    let mut taken = shares.iter().sum::<usize>().saturating_sub(columns);
+    for (share, needed) in shares.iter_mut().zip(&needed) {
+        let back = share.saturating_sub((*needed).min(each)).min(taken);
+        if *share <= each {
+            *share -= back;
+            taken -= back;
+        }
+    }
+    shares
 }
 
 /// Draws a field: its label and its value. The terminal's cursor is in the field that is being edited.
@@ -84,7 +119,7 @@ fn form_field<'a>(
     draft: &NewJobForm,
     field: Field,
     frame: &mut Frame,
-    paint: Paint,
+    (paint, wrong): (Paint, bool),
     (x, y, width): (u16, u16, usize),
 ) -> [Span<'a>; 2] {
     let here = field == draft.field;
@@ -97,7 +132,8 @@ fn form_field<'a>(
         Field::Profile => choice(&profiles(draft), draft.profile, space),
         field => on_one_line(draft.text(field)),
     };
-    let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), LABEL - 3));
+    let (here_mark, wrong_mark) = (if here { ">" } else { " " }, if wrong { "!" } else { " " });
+    let label = format!("{here_mark}{wrong_mark}{}", cell(field.label(), LABEL - 3));
     let mut shown = value.clone();
     if here && field.is_text() {
         let input = draft.inputs.iter().find(|(known, _)| *known == field).map(|(_, input)| input);
@@ -107,7 +143,12 @@ fn form_field<'a>(
         let column = u16::try_from((LABEL + cursor).min(width)).unwrap_or(0);
         frame.set_cursor_position((x + column, y));
     }
-    let label = paint.span(label, if here { Meaning::Selected } else { Meaning::Muted });
+    let meaning = match (here, wrong) {
+        (true, _) => Meaning::Selected,
+        (_, true) => Meaning::Wrong,
+        _ => Meaning::Muted,
+    };
+    let label = paint.span(label, meaning);
     [label, Span::raw(format!(" {} ", cell(&shown, space)))]
 }
 
@@ -147,19 +188,15 @@ fn changes_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect
     let focus = if here { "> " } else { "" };
     let off = if ops.len() > on.len() { format!(", {} off", ops.len() - on.len()) } else { String::new() };
     let not = if on.len() > sent { format!(", {} not applied", on.len() - sent) } else { String::new() };
-    let inside = paint.frame(frame, area, format!("{focus}{what}: +{sent}{off}{not}"));
+    let title = format!("{focus}{what}: {sent}{off}{not}");
+    let long = width(&title);
+    let inside = paint.frame(frame, area, title);
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let mut bar = (0..0, 0);
     let mut lines = match &draft.planned {
         None => vec![Line::from(paint.span(" planning …", Meaning::Busy))],
-        Some(Err(error)) => wrap(error, columns.saturating_sub(3))
-            .into_iter()
-            .enumerate()
-            .map(|(at, part)| {
-                Line::from(paint.span(format!(" {} {part}", if at == 0 { "!" } else { " " }), Meaning::Bad))
-            })
-            .collect(),
+        Some(Err(_)) => vec![Line::from(paint.span(" nothing yet: see the checks", Meaning::Muted))],
         Some(Ok(planned)) => {
             let why = here.then(|| planned.all.get(draft.change)).flatten();
             let space = rows.saturating_sub(usize::from(why.is_some())).max(1);
@@ -191,7 +228,7 @@ fn changes_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect
         }
         _ => String::new(),
     };
-    paint.corner(frame, area, &format!(" {basis}ctrl-d "));
+    paint.corner(frame, area, long, &format!(" {basis}ctrl-d "));
 }
 
 fn changes<'a>(draft: &NewJobForm, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Part<'a> {
@@ -203,10 +240,11 @@ fn changes<'a>(draft: &NewJobForm, planned: &Planned, paint: Paint, columns: usi
     for (at, op) in planned.all.iter().enumerate().skip(first).take(rows) {
         let off = draft.is_off(op);
         let selected = draft.marks(Some(at));
-        let (sign, meaning) = match (off, planned.inexpressible.contains_key(&at)) {
-            (true, _) => ("  off", Meaning::Muted),
-            (false, true) => ("! not", Meaning::Warn),
-            (false, false) => ("+", Meaning::Added),
+        let (sign, meaning) = match (off, planned.inexpressible.contains_key(&at), &op.change) {
+            (true, ..) => ("  off", Meaning::Muted),
+            (false, true, _) => ("! not", Meaning::Warn),
+            (false, false, Change::Remove { .. }) => ("-", Meaning::Removed),
+            (false, false, _) => ("+", Meaning::Added),
         };
         let line = Line::from(vec![
             Span::raw(if selected { ">" } else { " " }),
@@ -214,7 +252,7 @@ fn changes<'a>(draft: &NewJobForm, planned: &Planned, paint: Paint, columns: usi
             paint.span(cell(&change_text(op), space), meaning),
             paint.span(format!(" {}", fit(&op.rule, rule_width)), Meaning::Muted),
         ]);
-        lines.push(if selected { paint.under_cursor(line, columns) } else { line });
+        lines.push(if selected { paint.under_cursor(&line, columns) } else { line });
     }
     if planned.all.is_empty() {
         lines.push(Line::from(paint.span(" nothing: the job is sent as it is", Meaning::Muted)));
@@ -240,6 +278,7 @@ pub fn change_text(op: &Op) -> String {
         Change::NodeSelector { key, value } => format!("node selector {key}={value}"),
         Change::Colocate { topology_key } => format!("colocate by {topology_key}"),
         Change::Toleration { key, .. } => format!("toleration {key}"),
+        removed @ Change::Remove { .. } => format!("no {}", removed.target()),
         Change::Command { after, .. } => format!("command {}", after.join(" ")),
         other => format!("{} {}", other.target(), other.value()),
     };
@@ -248,17 +287,17 @@ pub fn change_text(op: &Op) -> String {
 }
 
 fn check_panel(model: &Model, draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside = paint.frame(frame, area, "Checks and equal command");
-    paint.corner(frame, area, " ctrl-r checks with the cluster ─ ctrl-y copies ");
+    let title = "Checks and equal command";
+    let inside = paint.frame(frame, area, title);
+    paint.corner(frame, area, width(title), " ctrl-r checks with the cluster ─ ctrl-y copies ");
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let told = told(model, draft, paint, columns, rows >= 10);
-    // The complete command if it fits, so that it can be read before it is copied.
-    let (command, sign, meaning) = match draft.command() {
-        Ok(command) => (command, " $ ", Meaning::Key),
-        Err(mistake) => (format!("the form has a mistake: {mistake}"), " ! ", Meaning::Bad),
-    };
-    let wrapped = wrap(&on_one_line(&command), columns.saturating_sub(3));
+    // The complete command if it fits, so that it can be read before it is copied. A form with a mistake has none.
+    let (sign, meaning) = (" $ ", Meaning::Key);
+    let command = draft.command().ok();
+    let wrapped = command.map(|command| wrap(&on_one_line(&command), columns.saturating_sub(3)));
+    let wrapped = wrapped.unwrap_or_default();
     let most = rows.saturating_sub(told.len().min(rows / 2)).max(1);
     let cut = wrapped.len() > most;
     let mut lines: Vec<Line> = wrapped
@@ -297,9 +336,19 @@ fn told<'a>(model: &Model, draft: &NewJobForm, paint: Paint, columns: usize, tal
         };
         parts.into_iter().enumerate().map(line).collect::<Vec<_>>()
     };
-    let unknown = draft.unknown_names(&model.instances);
-    let unknown = unknown.into_iter().flat_map(|text| wrap(&format!("! {text}"), columns.saturating_sub(2)));
-    let mut lines: Vec<Line> = unknown.map(|part| one(format!(" {part}"), Meaning::Bad)).collect();
+    let refused = match &draft.planned {
+        Some(Err(error)) if draft.mistakes().is_empty() => vec![error.clone()],
+        _ => draft.mistakes().into_iter().map(|(_, mistake)| mistake).collect(),
+    };
+    let unknown = refused.into_iter().chain(draft.unknown_names(&model.instances));
+    let unknown = unknown.flat_map(|text| wrap(&format!("! {text}"), columns.saturating_sub(2)));
+    let red = |(at, part): (usize, String)| {
+        // Only the first is the worst.
+        one(format!(" {part}"), if at == 0 { Meaning::Bad } else { Meaning::Wrong })
+    };
+    let mut lines: Vec<Line> = unknown.enumerate().map(red).collect();
+    let paint = if lines.is_empty() { paint } else { paint.quiet() };
+    let one = |text: String, meaning| Line::from(paint.span(fit(&text, columns).into_owned(), meaning));
     match &draft.checked {
         Some((revision, _)) if *revision != draft.revision => {
             lines.push(one(" changed since the last check".to_owned(), Meaning::Muted));
@@ -336,9 +385,9 @@ fn told<'a>(model: &Model, draft: &NewJobForm, paint: Paint, columns: usize, tal
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         lines.extend(findings.into_iter().flat_map(finding));
     }
-    if draft.needs_file() {
-        let text = "flags cannot express the whole job: ctrl-g saves the file that this command names";
-        let parts = wrap(text, columns.saturating_sub(2));
+    if let Some(why) = draft.why_file() {
+        let text = clean_text(&format!("{why}: ctrl-g saves the file that this command names")).into_owned();
+        let parts = wrap(&text, columns.saturating_sub(2));
         lines.extend(parts.into_iter().map(|part| one(format!(" {part}"), Meaning::Warn)));
     }
     lines

@@ -81,6 +81,7 @@ pub fn with_jobs() -> Model {
         job("smoke", JobPhase::Succeeded, 7300),
     ];
     update(&mut model, Msg::Listed("prod".into(), Ok(jobs)));
+    model.jobs.selected = Some(handle("moe-abl-2"));
     model
 }
 
@@ -360,10 +361,9 @@ pub fn one() -> Model {
 /// A failed job of a target that is down, whose log broke off.
 pub fn broken() -> Model {
     let mut model = down();
-    press(&mut model, "j");
-    press(&mut model, "j");
-    press(&mut model, "enter");
     let name = handle("llama70b-sft-2");
+    model.jobs.selected = Some(name.clone());
+    press(&mut model, "enter");
     let why = "kubeflow: no answer from the control plane of prod for 15 s (is the VPN up?)".to_owned();
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::default()));
     update(&mut model, Msg::Detail(name.clone(), Err(why.clone())));

@@ -252,3 +252,79 @@ fn a_copied_line_says_what_was_cut() {
     assert_eq!(text.len(), LINE_CAP + " … 5 more bytes".len());
     assert!(text.ends_with("y … 5 more bytes"));
 }
+
+#[test]
+fn who_spoke_is_never_cut() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = SharedStore::new(LogStore::new(1 << 20));
+    for rank in [0, 1, 2, 36_000, 1_000_000] {
+        store.write(|store| store.ingest(&batch(&rank_source(rank), &["hello"], 0)));
+    }
+    for rank in 3..300 {
+        store.write(|store| store.ingest(&batch(&rank_source(rank), &["earlier"], -5)));
+    }
+    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store));
+    for (columns, rows) in [(60, 15), (80, 24), (160, 48)] {
+        let shown = common::screen(&mut model, columns, rows);
+        for label in ["r0 ", "r36000 ", "r1000000 "] {
+            assert!(shown.contains(label), "{label} at {columns}\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn esc_goes_back_from_a_line_to_the_finding_that_it_proves() {
+    let mut model = opened();
+    press(&mut model, "5");
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    update(&mut model, Msg::Evidence(store, Some(1)));
+    assert_eq!(model.screen, Screen::Logs);
+    press(&mut model, "esc");
+    assert_eq!(model.screen, Screen::Diagnosis);
+    press(&mut model, "4");
+    press(&mut model, "esc");
+    assert_eq!(model.screen, Screen::Overview);
+}
+
+#[test]
+fn an_unknown_name_of_a_filter_is_said() {
+    let mut model = opened();
+    press(&mut model, "4");
+    for (text, said) in [("leve:warn", true), ("level:warn", false), ("http://x", false)] {
+        press(&mut model, "&");
+        press(&mut model, "ctrl-u");
+        type_text(&mut model, text);
+        press(&mut model, "enter");
+        let notice = model.notice.as_ref().is_some_and(|notice| notice.text.contains("no name of a filter"));
+        assert_eq!(notice, said, "{text}");
+    }
+}
+
+#[test]
+fn folded_lines_wrap_with_how_many_said_them() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = SharedStore::new(LogStore::new(1 << 20));
+    // As long as the rows that it takes, so that the number has no space of its own behind it.
+    let long = "word ".repeat(40) + "END";
+    for rank in 0..8 {
+        store.write(|store| store.ingest(&batch(&rank_source(rank), &[&long], 0)));
+    }
+    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store));
+    press(&mut model, "w");
+    press(&mut model, "=");
+    for columns in 60..100 {
+        let shown = common::screen(&mut model, columns, 24);
+        let joined: String = shown.split_whitespace().collect();
+        assert!(joined.contains("wordEND(x8)"), "{columns}\n{shown}");
+    }
+}
+
+#[test]
+fn the_title_counts_lines_errors_and_warnings() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let shown = common::screen(&mut model, 80, 24);
+    assert!(shown.contains("FOLLOW ─ 8 lines ─ 1 E ─ 1 W"), "{shown}");
+}

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod jobs;
 mod logs;
 
 use std::sync::Arc;

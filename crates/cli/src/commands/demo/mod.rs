@@ -61,6 +61,10 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<u8> {
     })
 }
 
+/// The pace of the demo of the terminal UI: ten times slower than the recorded run, which took a second, so that its map
+/// fills while one looks.
+const SLOWLY: f64 = 10.0;
+
 /// Submits a demo without following it, for the demo key of the terminal UI. It is larger than the demo of
 /// the command line, since the screen shows sixteen ranks at once.
 pub async fn start(client: weftrun::Client) -> Result<weftrun::core::job::JobHandle> {
@@ -68,7 +72,7 @@ pub async fn start(client: weftrun::Client) -> Result<weftrun::core::job::JobHan
         capture: "socket_2x2".to_owned(),
         nodes: Some(4),
         ranks_per_node: Some(4),
-        pace: 1.0,
+        pace: SLOWLY,
         real: false,
         replay: true,
         no_logs: true,

@@ -91,25 +91,31 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     options.profiles = client.profiles().names().map(str::to_owned).collect();
     options.remote = ["SSH_TTY", "SSH_CONNECTION"].iter().any(|name| std::env::var_os(name).is_some());
     options.copies = Some(client.config().state_dir.join("copied.txt"));
+    options.ascii = is_ascii(|name| std::env::var(name).ok());
     options.no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if let Some(handle) = &args.handle {
         options.job = Some(handle.parse()?);
     }
     let restores = args.replay.is_empty() && !args.fresh;
-    if restores {
-        options.session = session::load(&client);
-    }
+    let begun = if restores { session::load(&client) } else { None };
+    options.session.clone_from(&begun);
     if args.theme.is_some() {
         options.theme = args.theme;
     }
     let left = context.block_on(weftrun_tui::run(client.clone(), options))?;
     // A fresh session replaces the last one only if something was typed in it.
     if (restores || (args.replay.is_empty() && left.draft.is_some()))
-        && let Err(error) = session::save(&client, &left)
+        && let Err(error) = session::save(&client, left, begun.as_ref())
     {
         context.warn(&format!("the draft and the open job were not saved: {error}"));
     }
     Ok(exit_codes::OK)
+}
+
+/// Returns whether the locale names another character set than UTF-8. Without a locale the terminal most likely has it.
+fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+    set.is_some_and(|locale| !locale.to_lowercase().replace('-', "").contains("utf8"))
 }
 
 /// Returns a client for all configured targets, including the default one even if it is not configured; and
@@ -148,6 +154,15 @@ struct TuiConfig {
     theme: Option<String>,
     mouse: bool,
     keys: std::collections::BTreeMap<String, Keys>,
+    actions: std::collections::BTreeMap<String, OwnAction>,
+}
+
+/// An action of the user: a key runs a command.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnAction {
+    key: String,
+    run: String,
 }
 
 /// One key or several.
@@ -162,14 +177,29 @@ enum Keys {
 fn configure(client: &Client, options: &mut Options) -> Result<()> {
     let config: TuiConfig = serde_json::from_value(client.config().resolved.tui()).map_err(|error| {
         weftrun::Error::new(weftrun::ErrorKind::InvalidConfig, format!("[tui]: {error}"))
-            .hint("it has `theme`, `mouse` and `keys`; `weftrun tui --keys` lists the actions")
+            .hint("it has `theme`, `mouse`, `keys` and `actions`; `weftrun tui --keys` lists the actions")
     })?;
     options.theme = config.theme;
     options.mouse = config.mouse;
+    options.actions = config.actions.into_iter().map(|(name, own)| (name, own.key, own.run)).collect();
     let several = |keys| match keys {
         Keys::One(key) => vec![key],
         Keys::Several(keys) => keys,
     };
     options.keys = config.keys.into_iter().map(|(name, keys)| (name, several(keys))).collect();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_locale_without_utf8_draws_ascii() {
+        let of = |set: &'static [(&str, &str)]| {
+            super::is_ascii(move |name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert!(!of(&[]) && !of(&[("LANG", "de_DE.utf8")]) && !of(&[("LC_ALL", ""), ("LANG", "C.UTF-8")]));
+        assert!(of(&[("LANG", "C")]) && of(&[("LC_ALL", "POSIX"), ("LANG", "C.UTF-8")]));
+    }
 }

@@ -18,12 +18,17 @@ pub(super) fn load(client: &Client) -> Option<Session> {
     serde_json::from_str(&text).ok()
 }
 
-/// Saves a session for the next start, or says why that failed. A draft that is too large
-/// to be read back, such as one with a long script, is left out.
-pub(super) fn save(client: &Client, session: &Session) -> Result<(), String> {
-    let mut written = serde_json::to_vec(session).map_err(|error| error.to_string());
+/// Saves a session for the next start, or says why that failed. Drafts that another instance saved since this one
+/// began with `begun` are kept beside its own. Drafts that are too large to be read back, such as one with a long
+/// script, are left out.
+pub(super) fn save(client: &Client, session: Session, begun: Option<&Session>) -> Result<(), String> {
+    let session = match load(client) {
+        Some(other) => session.beside(&other, begun),
+        None => session,
+    };
+    let mut written = serde_json::to_vec(&session).map_err(|error| error.to_string());
     if written.as_ref().is_ok_and(|text| u64::try_from(text.len()).is_ok_and(|size| size > LARGEST)) {
-        let session = Session { draft: None, ..session.clone() };
+        let session = Session { draft: None, other_drafts: Vec::new(), ..session };
         written = serde_json::to_vec(&session).map_err(|error| error.to_string());
     }
     written.and_then(|text| files::write_private(&path(client), &text).map_err(|error| error.to_string()))
