@@ -48,7 +48,7 @@ const VERDICTS: &str = "\
 ## How to read a verdict
 
 - Ask with `-o json`. One object is printed; its schema is in the documentation under `reference/`. An error is an object on
-  stderr with `code`, `message` and `hints`: do what the hint says before you try something else.
+  stderr; its `error` has `code`, `message` and `hints`: do what the hint says before you try something else.
 - `why`: `cause` is the first cause, with its `class`, its rank and the lines that prove it. Ranks in `victims` failed because of
   it: do not explain them. If `cause` is null nothing is proven: say so, and do not guess one from the log.
 - `transport`: exit code 7 means that the ranks use another fabric than planned. A pair without a proven transport is unknown,
@@ -117,7 +117,10 @@ fn page(root: &clap::Command) -> String {
         ));
     }
     page.push_str("\n`weftrun VERB --help` prints all flags of a verb.\n\n## Examples\n\n```sh\n");
-    for verb in root.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+    let is_asked = |verb: &&clap::Command| {
+        QUESTIONS.iter().any(|(_, line)| line.split(' ').next() == Some(verb.get_name()))
+    };
+    for verb in root.get_subcommands().filter(is_asked) {
         let help = text(verb.get_after_help());
         for line in help.lines().filter_map(|line| line.trim_start().strip_prefix("weftrun ")) {
             let (line, about) = line.split_once("  ").unwrap_or((line, ""));

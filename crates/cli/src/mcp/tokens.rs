@@ -63,8 +63,7 @@ mod tests {
     fn a_token_is_of_one_use_of_its_arguments_and_expires() {
         let (now, mut tokens) = (Instant::now(), Tokens::default());
         let (argv, other) = (["a".to_owned()], ["b".to_owned()]);
-        let keep =
-            |tokens: &mut Tokens| tokens.keep("t".to_owned(), argv.to_vec(), "doc".to_owned(), now);
+        let keep = |tokens: &mut Tokens| tokens.keep("t".to_owned(), argv.to_vec(), "doc".to_owned(), now);
         keep(&mut tokens);
         assert_eq!(tokens.take("t", &argv, now).unwrap(), "doc");
         assert!(tokens.take("t", &argv, now).unwrap_err().to_string().contains("was used"));
