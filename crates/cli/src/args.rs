@@ -124,6 +124,11 @@ pub enum Command {
     Completions(commands::completions::CompletionsArgs),
     /// Print the manual page, or write all manual pages to a folder
     Man(commands::man::ManArgs),
+    /// Serve the verbs as tools for an agent (Model Context Protocol on stdin and stdout)
+    #[cfg(feature = "mcp")]
+    Mcp(commands::mcp::McpArgs),
+    /// Write a page that tells an agent how to use weftrun (SKILL.md)
+    Skill(commands::skill::SkillArgs),
     /// Open the terminal UI
     Tui(commands::tui::TuiArgs),
     /// Print the version

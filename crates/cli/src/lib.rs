@@ -26,6 +26,8 @@ mod key_flags;
 mod live_map;
 mod log_print;
 mod map_view;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod open_files;
 mod output;
 mod progress;

@@ -20,6 +20,8 @@ pub mod lint;
 pub mod list;
 pub mod logs;
 pub mod man;
+#[cfg(feature = "mcp")]
+pub mod mcp;
 pub mod mutate;
 pub mod nodes;
 pub mod plan;
@@ -29,6 +31,7 @@ pub mod profiles;
 pub mod render;
 pub mod report;
 pub mod retry;
+pub mod skill;
 pub mod submit;
 pub mod supervise;
 pub mod targets;
@@ -95,6 +98,9 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Supervise(args)) => supervise::run(&args),
         Some(Command::Completions(args)) => completions::run(context, &args),
         Some(Command::Man(args)) => man::run(context, &args),
+        #[cfg(feature = "mcp")]
+        Some(Command::Mcp(args)) => mcp::run(context, &args),
+        Some(Command::Skill(args)) => skill::run(context, &args),
         Some(Command::Tui(args)) => tui::run(context, args),
         Some(Command::Version) => {
             context.out.text_only("`version`")?;

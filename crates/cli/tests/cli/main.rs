@@ -9,6 +9,8 @@
 )]
 
 mod adversity;
+#[cfg(feature = "mcp")]
+mod agents;
 mod bad_input;
 mod bad_jobs;
 mod bandwidth;
