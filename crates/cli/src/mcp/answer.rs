@@ -111,7 +111,11 @@ fn last_lines(text: &str, of: usize, skip: usize) -> (String, String) {
     let left_out = match first {
         0 => format!("{}.", counted(count, "line")),
         before => {
-            format!("{}; {} before them left out: {ask}.", counted(count, "line"), counted(before, "line"))
+            format!(
+                "{}; at least {} before them left out: {ask}.",
+                counted(count, "line"),
+                counted(before, "line")
+            )
         }
     };
     (shown.join("\n"), left_out)

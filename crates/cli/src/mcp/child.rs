@@ -81,7 +81,9 @@ impl Drop for Stop {
         let Some(mut child) = self.0.take() else { return };
         let Some(group) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
         let _ = kill_process_group(group, Signal::TERM);
-        tokio::spawn(async move {
+        // Without a runtime the server itself ends.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
             if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
                 let _ = kill_process_group(group, Signal::KILL);
                 let _ = child.wait().await;

@@ -122,7 +122,12 @@ impl Server {
             argv.insert(1, "--tail=5000".to_owned());
         }
         let ran = self.run(&argv, LOG).await?;
-        let data = Data::Lines { text: ran.out.text, of: ran.out.lines };
+        let mut text = ran.out.text;
+        if !ran.out.is_whole {
+            // The first line that was kept is a part of one.
+            text.drain(..text.find('\n').map_or(0, |end| end + 1));
+        }
+        let data = Data::Lines { text, of: ran.out.lines };
         Ok(Answer { data, ..Answer::new(Value::Null) })
     }
 
@@ -297,8 +302,9 @@ async fn limited(
         () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was cancelled", None)),
         done = tokio::time::timeout(Duration::from_secs(seconds), work) => Ok(match done {
             Ok(reply) => reply.unwrap_or_else(|error| error),
-            Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {seconds} s; it was stopped"))
+            Err(_) => Error::new(ErrorKind::Timeout, format!("no answer within {seconds} s; the verb was stopped"))
                 .hint("ask about less: fewer files, `rank`, `tail`")
+                .hint("what was to be changed may have been: `list` and `describe` show it")
                 .into(),
         }),
     }

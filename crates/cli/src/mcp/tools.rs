@@ -291,7 +291,7 @@ fn property(arg: &Arg) -> Value {
         _ if is_switch(arg) => json!({ "type": "boolean" }),
         values if values.is_empty() => json!({ "type": ["string", "integer"] }),
         values => {
-            json!({ "type": "string", "enum": values.iter().map(|v| v.get_name()).collect::<Vec<_>>() })
+            json!({ "type": "string", "enum": values.iter().map(clap::builder::PossibleValue::get_name).collect::<Vec<_>>() })
         }
     };
     if is_list(arg) {
@@ -309,7 +309,7 @@ mod tests {
         TOOLS.iter().find(|tool| tool.name == name).unwrap()
     }
 
-    fn argv(name: &str, args: Value) -> Result<Vec<String>> {
+    fn argv(name: &str, args: &Value) -> Result<Vec<String>> {
         tool(name).argv(&crate::command(), args.as_object().unwrap())
     }
 
@@ -331,7 +331,7 @@ mod tests {
     fn arguments_become_a_command_line_that_the_program_parses() {
         let words = argv(
             "plan",
-            json!({ "nodes": 2, "env": ["A=1", "B=-x"], "command": ["--x", "-"], "strict": true }),
+            &json!({ "nodes": 2, "env": ["A=1", "B=-x"], "command": ["--x", "-"], "strict": true }),
         )
         .unwrap();
         assert_eq!(words[..3], ["plan", "-o", "json"]);
@@ -357,7 +357,7 @@ mod tests {
             ("logs", json!({ "handle": "a\0b" })),
             ("lint", json!({ "files": "a", "fix": true })),
         ] {
-            assert!(argv(name, args.clone()).is_err(), "{name} {args}");
+            assert!(argv(name, &args).is_err(), "{name} {args}");
         }
     }
 }

@@ -25,6 +25,7 @@ async fn client(place: &Place, flags: &str) -> Client {
     ().serve((stdout, stdin)).await.unwrap()
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "`json!` makes values")]
 fn params(tool: &str, args: Value) -> CallToolRequestParams {
     CallToolRequestParams::new(tool.to_owned()).with_arguments(args.as_object().unwrap().clone())
 }

@@ -26,7 +26,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         // The form takes what its values need, up to most of the screen.
         let needed = Field::ROWS.iter().map(|row| row.iter().map(|field| needs(draft, *field)).sum()).max();
         let needed = u16::try_from(needed.unwrap_or(0usize).saturating_add(2)).unwrap_or(u16::MAX);
-        let form = needed.clamp(area.width * 2 / 5, area.width * 3 / 5);
+        let form = needed.clamp(area.width * 21 / 50, area.width * 3 / 5);
         let [left, right] = Layout::horizontal([Constraint::Length(form), Constraint::Min(1)]).areas(area);
         let [form, checks] = Layout::vertical([Constraint::Length(whole), Constraint::Min(3)]).areas(left);
         form_panel(draft, frame, paint, form);

@@ -266,7 +266,7 @@ fn the_list_of_changes_counts_what_the_backend_sends() {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<usize>().expect("a number")
     };
-    let shown = number(title.split("adds: +").nth(1).expect("a count"));
+    let shown = number(title.split("adds: ").nth(1).expect("a count"));
     let rendered: Value = serde_json::from_str(&t.weftrun(&[
         "render",
         "-b",

@@ -14,18 +14,17 @@ fn write(path: &Path, text: &str) -> String {
 fn first_start_to_verdict() {
     for (columns, rows) in [(60, 15), (80, 24), (160, 48)] {
         let Some(t) = Tmux::start(&format!("first-{columns}"), columns, rows) else { return };
-        t.wait(&["No jobs yet", "starts a demo on this machine", "local ok"]);
+        t.wait(&["No jobs yet", "starts a demo on this machine", "ok, no jobs"]);
         t.keys(&["D"]);
-        t.wait(&["[2 overview]", "demo-"]);
-        t.wait(&["connected socket", "16/16", "announced Socket"]);
-        // Without a key, the demo ends on its diagnosis.
-        t.wait(&["[5 diagnosis]", "TCP sockets"]);
+        t.wait(&["[2 over", "demo-"]);
+        // The demo leaves the screen where it is.
+        t.wait(&["[2 over", "in use socket", "loaded Socket", "DONE", "TCP sockets"]);
         t.keys(&["3"]);
         t.wait(&["node × node", "T TCP socket"]);
         t.keys(&["4"]);
         t.wait(&["NCCL INFO", "lines"]);
         t.keys(&["5"]);
-        t.wait(&["[5 diagnosis]", "TCP sockets", "fix:"]);
+        t.wait(&["[5 diag", "TCP sockets", "fix:"]);
         t.keys(&["Q"]);
         t.wait(&["ended with 0"]);
     }
@@ -192,7 +191,7 @@ fn nothing_typed_is_lost() {
     t.keys(&["C-u"]);
     t.tmux(&["set-buffer", "python train.py \\\n  --lr 1 \\\n  --note 'a\nb'\n"]);
     t.tmux(&["paste-buffer", "-p", "-t", "t"]);
-    t.wait(&["train.py   --lr 1   --note 'a⏎b'", "--memory 64Gi", "-- python train.py --lr 1 --note"]);
+    t.wait(&["train.py   --lr 1   --note 'a⏎b'", "--memory 64Gi", "python train.py --lr 1 --note"]);
     t.keys(&["C-c"]);
     t.wait(&["No jobs yet", "local ok"]);
     t.keys(&["n"]);
