@@ -108,6 +108,11 @@ pub(super) const RULES: &[Rule] = &[
         "set what the line names on the nodes if jobs hang or are slow there; RCCL goes on without it",
         "https://github.com/ROCm/rccl/blob/rocm-5.6.0/src/init.cc")
         .signatures(&[Signature::SettingRecommended]),
+    rule("R77", "FASTSOCKET-NOT-PLACED", NOTE,
+        "Google's FastSocket did not place connections by the queues of the NIC, and goes on with the free ones",
+        "nothing, as long as the job runs",
+        "https://github.com/google/nccl-fastsocket/blob/master/net_fastsocket.cc")
+        .signatures(&[Signature::SocketNotPlaced]),
     rule("R76", "NCCL-RANK-INVALID", HIGH,
         "a process joined NCCL with a rank that its world does not have",
         "start as many processes as the world has, and give each the rank and the world size of its launcher (RANK, WORLD_SIZE)",
@@ -182,6 +187,13 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/NVIDIA/nccl/blob/master/src/proxy.cc")
         .says(&[&["Proxy Call to rank ", "failed (Connect)"]])
         .blame(Blame::Link),
+    // accept(2): EBADF.
+    cause("C55j", "NCCL-LISTENER-CLOSED",
+        "NCCL could not accept a connection: the socket on which it listens was no longer open in that process",
+        "look for an earlier error of the other threads and ranks: a set-up that is given up closes its sockets; if there is none, look for code that closes descriptors it did not open (a fork, a daemon)",
+        "https://github.com/NVIDIA/nccl/issues/1382")
+        .says(&[&["socketTryAccept: Accept failed", "Bad file descriptor"]])
+        .blame(Blame::Rank(CauseClass::Nccl)),
     // src/graph/rings.cc.
     cause("C55h", "NCCL-RINGS-DIFFER",
         "the ranks computed rings that do not fit together: they see different topologies, or have different settings or versions",

@@ -304,6 +304,11 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("src/init.cpp:120", "Missing \"amd_iommu=on\" from kernel command line which can lead to system instablity or hang!"),
             warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
         ]),
+        ("R77", vec![
+            warn("net_fastsocket.cc:765", "Cannot get incoming CPU."),
+            warn("net_fastsocket.cc:785", "Maximum retry reached for accept 3."),
+            warn("net_fastsocket.cc:674", "Maximum retry reached for connect 3."),
+        ]),
         ("R36c", vec![warn("bootstrap.cc:61", "Net : No interface found in the same subnet as remote address 172.17.0.3<1778>")]),
         ("R36d", vec![
             "gpu-1:3171:3171 [0] include/socket.h:311 WARN Socket creation failed : Address family not supported by protocol\n".to_owned(),
@@ -737,6 +742,7 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("R24j", vec![line("libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs4")]),
         ("C55h", vec![line("n5:3048:4991 [2] graph/rings.cc:38 NCCL WARN Error : ring 2 does not loop back to start (7 != 2)")]),
         ("C55i", vec![line("[rank0]: torch.distributed.DistBackendError: NCCL error in: a.cpp:1, internal error, NCCL version 2.18.1\n[rank0]: ncclInternalError: Internal check failed.\n[rank0]: Last error:\n[rank0]: Proxy Call to rank 7 failed (Connect)")]),
+        ("C55j", vec![warn("misc/socket.cc:415", "socketTryAccept: Accept failed: Bad file descriptor")]),
         ("R52c", vec![line("RuntimeError: oneCCL: exec.cpp:134 start_workers: EXCEPTION: failed to start worker # 0")]),
         ("R52d", vec![line("libfabric:7:core:core:fi_getinfo_():889<warn> fi_getinfo: provider efa returned -61 (No data available)")]),
         ("C12", vec![line("2023-Aug-01 16:12:43.0204 332066:332417 [18] bootstrap.cc:106 CCOM WARN Call to accept failed : Too many open files")]),
@@ -1231,6 +1237,19 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
     assert!(!cause.fix.contains("DETAIL"), "{}", cause.fix);
 }
 
+/// FastSocket's warnings about the queues of a NIC do not hide what ended the job, and alone are no failure.
+#[test]
+fn what_fastsocket_goes_on_after_is_no_failure() {
+    let warned = warn("net_fastsocket.cc:765", "Cannot get incoming CPU.")
+        + &warn("net_fastsocket.cc:785", "Maximum retry reached for accept 3.");
+    let why = why_of(&warned);
+    assert_eq!((why.state.as_str(), &why.cause), ("unknown", &None));
+    let said = why.lines().join("\n");
+    assert!(!said.contains("no rule explains"), "{said}");
+    let closed = warn("misc/socket.cc:415", "socketTryAccept: Accept failed: Bad file descriptor");
+    assert!(causes_of(&(warned + &closed)).contains(&"C55j"));
+}
+
 /// What makes a job slow is shown where nothing failed, and is no failure.
 #[test]
 fn what_makes_a_job_slow_is_no_failure() {
@@ -1333,6 +1352,11 @@ fn what_only_looks_like_an_end_is_none() {
             "C15",
             "slurmstepd: error: unable to create cgroup '/sys/fs/cgroup/memory/slurm/uid_1/job_7' : No space left on device\n",
         ),
+        (
+            "C55j",
+            "n1:3:4 [0] misc/socket.cc:415 NCCL WARN socketTryAccept: Accept failed: Too many open files\n",
+        ),
+        ("C55j", "n1:3:4 [0] proxy.cc:1458 NCCL WARN [Service thread] Accept failed Bad file descriptor\n"),
         ("C14d", "[rank0]: OSError: [Errno 28] No space left on device\n"),
         (
             "C50b",
@@ -1487,6 +1511,8 @@ fn what_only_looks_like_a_fault_is_none() {
     let cases: &[(&str, String)] = &[
         // 3, 10: sockets where no network matters, or where they were asked for.
         ("R01", inside_one_node()),
+        // The end of a plugin that did not get a socket is an error of its own.
+        ("R77", warn("net_fastsocket.cc:668", "Cannot find empty socket for 3.")),
         ("R01", info("Using network Socket") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
         ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
         // 9: the bootstrap's sockets do not show how data is sent.

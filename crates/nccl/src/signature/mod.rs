@@ -213,6 +213,8 @@ signatures! {
         SysPathMissing: FAILS,
         /// RCCL misses a parameter of the kernel or a variable that it recommends.
         SettingRecommended: CONTINUES,
+        /// Google's FastSocket did not place a connection by the queue of the NIC.
+        SocketNotPlaced: CONTINUES,
         /// A call of NCCL returned an error (`group.cc:64 -> 2`).
         CallFailed: CONTINUES,
         /// A process of the node closed its connection to another one's proxy thread.

@@ -265,6 +265,10 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::SysPathMissing, "Could not find real path of /sys/", &[], &["/sys/class/net/"]),
     with(Signature::SettingRecommended, "Missing \"", &["from kernel command line"], &[]),
     with(Signature::SettingRecommended, "Missing \"", &["from environment"], &[]),
+    // google/nccl-fastsocket, net_fastsocket.cc, read 2026-11-27.
+    row(Signature::SocketNotPlaced, "Cannot get incoming CPU."),
+    row(Signature::SocketNotPlaced, "Maximum retry reached for accept "),
+    row(Signature::SocketNotPlaced, "Maximum retry reached for connect "),
     row(Signature::CallFailed, "group.cc:"),
     row(Signature::CallFailed, "init.cc:"),
     row(Signature::LocalRankClosed, "Connection closed by localRank "),

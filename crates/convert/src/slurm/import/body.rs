@@ -125,7 +125,7 @@ impl Chunk {
         let reaches = |command: &ScriptCommand| {
             let words = command.words.get(command.program + 1..).unwrap_or_default();
             match base(command, command.program) {
-                "set" => self.commands.len() > 1 || !words.iter().all(is_known_option),
+                "set" => self.commands.len() > 1 || !words.iter().all(|word| is_known_option(word)),
                 "exec" => words.is_empty(),
                 "export" | "declare" | "typeset" => {
                     words.iter().any(|word| word.starts_with('-') && word.contains('f'))
@@ -159,9 +159,9 @@ fn is_shell_option(chunk: &Chunk) -> bool {
 }
 
 /// Returns whether a word of `set` switches on what the rendered script knows of, or traces commands.
-fn is_known_option(word: &String) -> bool {
+fn is_known_option(word: &str) -> bool {
     let letters = word.strip_prefix('-').is_some_and(|letters| letters.chars().all(|c| "euoxv".contains(c)));
-    letters || ["errexit", "nounset", "pipefail", "xtrace", "verbose"].contains(&word.as_str())
+    letters || ["errexit", "nounset", "pipefail", "xtrace", "verbose"].contains(&word)
 }
 
 /// Returns whether a script sets an option of the shell, in its first line or before the ranks: `e` or `errexit`.
