@@ -47,8 +47,7 @@ pub struct HealthOptions {
 
 impl Default for HealthOptions {
     fn default() -> Self {
-        let time = Duration::from_secs(20);
-        Self { observe: time, timeout: time, force: false, diagnose: false }
+        Self { observe: INTERVAL * 2, timeout: INTERVAL * 2, force: false, diagnose: false }
     }
 }
 
