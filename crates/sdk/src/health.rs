@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::nccl::ras::{self, DiagnosticsReport, Report, Unreadable};
+use weftrun_core::nccl::ras::{self, Report};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::Sources;
 use weftrun_diagnose::cause::{Why, WhyState};
@@ -21,10 +21,12 @@ use crate::Job;
 use crate::inspect::NO_TOOL;
 use crate::runtime::on_runtime;
 
+mod answer;
 mod diagnose;
 mod profiler;
 mod watch;
 
+use answer::Answer;
 use watch::Target;
 pub use watch::watch_health_at;
 
@@ -45,12 +47,7 @@ pub struct HealthOptions {
 
 impl Default for HealthOptions {
     fn default() -> Self {
-        Self {
-            observe: Duration::from_secs(20),
-            timeout: Duration::from_secs(20),
-            force: false,
-            diagnose: false,
-        }
+        Self { observe: INTERVAL * 2, timeout: INTERVAL * 2, force: false, diagnose: false }
     }
 }
 
@@ -77,24 +74,6 @@ impl NoReport {
             Self::Final(state, reason) => Self::Final(state, format!("{before}; {reason}")),
             Self::Next(reason) => Self::Next(format!("{before}; {reason}")),
         }
-    }
-}
-
-/// What an answer of the service is read as.
-trait Answer: Sized + Send + 'static {
-    /// Reads everything the service sent.
-    fn read(bytes: &[u8]) -> std::result::Result<Self, Unreadable>;
-}
-
-impl Answer for Report {
-    fn read(bytes: &[u8]) -> std::result::Result<Self, Unreadable> {
-        Self::read(bytes)
-    }
-}
-
-impl Answer for DiagnosticsReport {
-    fn read(bytes: &[u8]) -> std::result::Result<Self, Unreadable> {
-        Self::read(bytes)
     }
 }
 
@@ -167,7 +146,7 @@ impl Job {
         if !safe {
             return None;
         }
-        let options = HealthOptions { observe: observed, timeout: INTERVAL, force: false, diagnose: false };
+        let options = HealthOptions { observe: observed, timeout: INTERVAL, ..HealthOptions::default() };
         let answer = on_runtime(observe(Target::new(self, logs), logs, &options)).await;
         let health = answer.ok()?;
         if matches!(health.state, HealthState::Unreachable | HealthState::Unsupported) {

@@ -46,7 +46,7 @@ pub fn run(context: &Context, args: &McpArgs) -> Result<u8> {
     let server = Server::new(program, flags.collect(), args.allow_write);
     let failed =
         |error: &dyn std::fmt::Display| Error::new(ErrorKind::Protocol, format!("cannot serve: {error}"));
-    context.block_on(async {
+    let served = context.block_on(async {
         let serve = async {
             match server.serve(rmcp::transport::stdio()).await {
                 Ok(serving) => serving.waiting().await.map(drop).map_err(|error| failed(&error)),
@@ -59,5 +59,7 @@ pub fn run(context: &Context, args: &McpArgs) -> Result<u8> {
             served = serve => served.map(|()| exit_codes::OK),
             () = interrupted() => Ok(exit_codes::INTERRUPTED),
         }
-    })
+    });
+    crate::mcp::stop_all();
+    served
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -13,6 +14,16 @@ use weftrun::{Error, ErrorKind, Result};
 const GRACE: Duration = Duration::from_secs(5);
 /// The part of stderr that is kept.
 const MESSAGES: usize = 64 << 10;
+
+/// The verbs that run, by their process groups.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Tells all verbs to end: the server ends, and nobody waits for their answers.
+pub fn stop_all() {
+    for group in RUNNING.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let _ = kill_process_group(group, Signal::TERM);
+    }
+}
 
 /// How a verb ended, and the last part of what it printed.
 #[derive(Debug)]
@@ -43,7 +54,10 @@ pub async fn run(program: &Path, args: &[String], keep: usize) -> Result<Ran> {
     let mut command = Command::new(program);
     // Not the streams of the protocol.
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = Stop(Some(command.spawn().map_err(failed)?));
+    let child = command.spawn().map_err(failed)?;
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner).extend(group);
+    let mut child = Stop(Some(child), group);
     let Some(running) = child.0.as_mut() else { return Err(Error::new(ErrorKind::Io, "no process")) };
     let (out, err) = (running.stdout.take(), running.stderr.take());
     let (out, err) = tokio::try_join!(last(out, keep), last(err, MESSAGES)).map_err(failed)?;
@@ -74,12 +88,12 @@ async fn last(stream: Option<impl AsyncRead + Unpin>, keep: usize) -> std::io::R
 
 /// A process that is told to end when this is dropped before it has ended.
 #[derive(Debug)]
-struct Stop(Option<Child>);
+struct Stop(Option<Child>, Option<Pid>);
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        let Some(mut child) = self.0.take() else { return };
-        let Some(group) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) else { return };
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| Some(*group) != self.1);
+        let (Some(mut child), Some(group)) = (self.0.take(), self.1) else { return };
         let _ = kill_process_group(group, Signal::TERM);
         // Without a runtime the server itself ends.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

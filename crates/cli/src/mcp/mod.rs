@@ -22,6 +22,8 @@ use tokio::sync::Semaphore;
 use weftrun::core::log::clean_text;
 use weftrun::{Error, ErrorKind};
 
+pub use child::stop_all;
+
 use answer::{Answer, Data};
 use tools::{Own, Preview, TOOLS, Tool};
 
