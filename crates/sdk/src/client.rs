@@ -206,6 +206,7 @@ impl Client {
         scope.instance_types = spec.roles.iter().filter_map(|role| role.instance_type.clone()).collect();
         scope.queue.clone_from(&spec.queue);
         let backend = self.connect(&target).await?;
+        let spec = &*crate::predecessors::with_handles(backend.as_ref(), spec).await?;
         let mut facts = backend.discover(&scope).await?;
         let mut plan = self.decide(target.clone(), spec, facts.clone())?;
         let queue = queue_of(&target, spec);

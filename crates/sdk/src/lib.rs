@@ -149,6 +149,7 @@ mod lock;
 pub mod log_files;
 mod log_selection;
 mod plan;
+mod predecessors;
 mod project;
 pub mod report;
 mod runtime;

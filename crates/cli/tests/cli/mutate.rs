@@ -44,6 +44,22 @@ fn flags(place: &Place, folder: &Path) -> String {
     flags.join(" ")
 }
 
+/// The version of the Trainer is that of the target, where its configuration says it.
+#[test]
+fn the_target_says_the_version_of_the_trainer() {
+    let place = Place::new();
+    place.configure("[target.old]\nbackend = \"kubeflow\"\nprofile = \"dgxc\"\ntrainer-version = \"2.1\"\n");
+    place.write(
+        "job.yaml",
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n  runtimeRef: {name: torch-distributed}\n  \
+         trainer:\n    image: i\n    numNodes: 2\n    resourcesPerNode: {limits: {nvidia.com/gpu: 8, memory: 1Ti}}\n",
+    );
+    let written =
+        |flags: &str| place.run(&format!("mutate -f job.yaml --instance-type p5.48xlarge {flags}")).ok().out;
+    assert!(written("-b old").contains("podTemplateOverrides:"));
+    assert!(written("-b old --trainer-version 2.3").contains("runtimePatches:"));
+}
+
 #[test]
 fn every_case_as_a_user_runs_it() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/mutate");

@@ -46,7 +46,7 @@ impl TrainerVersion {
         );
         weftrun_core::Finding::info("I-TRAINER-ASSUMED", text)
             .at("trainer")
-            .fix("name the cluster's version with --trainer-version (2.0, 2.1, 2.2 or 2.3), or plan with a connection to the cluster")
+            .fix("name the cluster's version with --trainer-version or `trainer-version` of its target (2.0, 2.1, 2.2 or 2.3; `weftrun doctor` says it), or plan with a connection to the cluster")
     }
 
     /// Returns the field of a TrainJob that carries overrides of its pods.

@@ -172,9 +172,16 @@ impl Given {
         let config = context.config()?;
         context.warn_of_config();
         let profiles = config.profiles();
-        let of_target = || context.global.backend.as_ref().and_then(|name| config.target(name).profile);
-        let named =
-            context.global.profile.clone().or_else(of_target).or_else(|| config.resolved.default_profile());
+        let target = context.global.backend.as_ref().map(|name| config.target(name));
+        let of_setting = target.as_ref().and_then(|target| {
+            target.settings.get("trainer-version").and_then(Json::as_str).map(str::to_owned)
+        });
+        let named = context
+            .global
+            .profile
+            .clone()
+            .or_else(|| target.and_then(|target| target.profile))
+            .or_else(|| config.resolved.default_profile());
         let profile = named.as_deref().map(|name| profiles.get(name).map(Profile::named)).transpose()?;
         let sites = if profile.is_some() { Vec::new() } else { profiles.of_sites()? };
         Ok(Self {
@@ -182,7 +189,10 @@ impl Given {
             catalogue: config.resolved.catalogue()?,
             facts: ClusterFacts::default(),
             runtimes: runtimes(flags.all("--runtime").map(Path::new))?,
-            trainer: flags.get("--trainer-version").and_then(convert::TrainerVersion::parse),
+            trainer: flags
+                .get("--trainer-version")
+                .or(of_setting.as_deref())
+                .and_then(convert::TrainerVersion::parse),
             reformat,
             profiles,
             profile,

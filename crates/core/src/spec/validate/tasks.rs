@@ -40,6 +40,12 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             out.error(CODE, "array", format!("`{}` is not a list of tasks", shown(array)))
                 .fix("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time");
         }
+        let both = Tasks::parse(array).and_then(|tasks| tasks.parallel).zip(job.parallel);
+        if let Some((of_array, most)) = both.filter(|(of_array, most)| of_array != most) {
+            let message =
+                format!("`{}` lets {of_array} tasks run at once, and `parallel` {most}", shown(array));
+            out.error(CODE, "parallel", message).fix("leave one of them out");
+        }
         if !job.sweep.is_empty() {
             out.error(CODE, "sweep", "a job has the numbers of `array` or the values of `sweep`")
                 .fix("remove one of them; a sweep numbers its tasks from 0");
@@ -94,5 +100,18 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         let message = format!("`{{{name}}}` in the command is no parameter of the sweep, and stays as it is");
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
         out.warning(CODE, "command", message).fix(format!("known are `task` and the parameters: {known}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::spec::JobFile;
+
+    #[test]
+    fn two_limits_of_one_array_are_refused() {
+        for (limit, refused) in [("", false), ("parallel = 2\n", false), ("parallel = 3\n", true)] {
+            let text = format!("name = \"a\"\nimage = \"i\"\ncommand = [\"x\"]\narray = \"0-3%2\"\n{limit}");
+            assert_eq!(JobFile::parse("a.toml", text.as_bytes()).is_err(), refused, "{limit}");
+        }
     }
 }
