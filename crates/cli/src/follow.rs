@@ -91,6 +91,7 @@ impl Screen {
             event => {
                 if matches!(event, JobEvent::Attempt { .. }) {
                     self.progress.attempt();
+                    self.live.forget();
                 }
                 Some(event_text(event))
             }
@@ -116,6 +117,9 @@ impl Screen {
         if !self.out.is_data() {
             let line = self.progress.due(Instant::now());
             self.say(line);
+        }
+        if self.progress.waits_again() {
+            return self.live.forget();
         }
         let Some(why) = self.live.trouble().filter(|_| !(self.ended || self.out.is_data())) else { return };
         self.live.clear();

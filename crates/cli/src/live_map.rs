@@ -93,14 +93,23 @@ impl LiveMap {
                 return None;
             }
         };
-        let mut why = Sources::of_logs(&self.map).running().diagnose().why;
+        let why = Sources::of_logs(&self.map).running().diagnose().why;
         if !matches!(why.state, WhyState::Failed | WhyState::Hanging) || why.cause == alarm.said {
             return None;
         }
         alarm.said.clone_from(&why.cause);
         // The cluster says how it ends.
-        why.state = WhyState::Running;
-        why.cause.is_some().then_some(why)
+        why.cause.is_some().then(|| why.not_ended())
+    }
+
+    /// Counts what the logs show as said: it is the end of an attempt after which the job is queued again.
+    pub fn forget(&mut self) {
+        let generation = self.map.snapshot().failures().generation();
+        if std::mem::replace(&mut self.alarm.seen, generation) == generation && self.alarm.waiting.is_none() {
+            return;
+        }
+        self.alarm.waiting = None;
+        self.alarm.said = Sources::of_logs(&self.map).running().diagnose().why.cause;
     }
 
     /// Erases the drawing, so that lines can be written in its place.

@@ -21,6 +21,8 @@ pub struct Progress {
     replicas: BTreeMap<String, ReplicaStatus>,
     /// The line that was printed last.
     printed: String,
+    /// Whether another attempt has begun.
+    again: bool,
     when: Option<Instant>,
 }
 
@@ -44,6 +46,12 @@ impl Progress {
     /// Forgets the replicas, where another attempt begins.
     pub fn attempt(&mut self) {
         self.replicas.clear();
+        self.again = true;
+    }
+
+    /// Returns whether the job waits for its next attempt.
+    pub fn waits_again(&self) -> bool {
+        self.again && self.job.as_ref().is_some_and(|job| is_waiting(job.phase))
     }
 
     /// Returns the last status of the job and of its replicas.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::cause::{Cause, CauseClass, RANK_FAILED, Why, WhyState, signal_text};
+use super::cause::{Cause, CauseClass, NOT_FATAL, PHASE, RANK_FAILED, Why, WhyState, signal_text};
 use super::rule_input::RuleInput;
 use super::rules::{rule_of_error, rule_of_exit};
 use weftrun_core::finding::Evidence;
@@ -16,7 +16,9 @@ pub fn state_of(phase: JobPhase) -> Option<WhyState> {
         JobPhase::Succeeded => Some(WhyState::Succeeded),
         JobPhase::Cancelled => Some(WhyState::Cancelled),
         JobPhase::Running | JobPhase::Restarting => Some(WhyState::Running),
-        JobPhase::Submitted | JobPhase::Pending | JobPhase::Starting => Some(WhyState::Pending),
+        JobPhase::Submitted | JobPhase::Pending | JobPhase::Starting | JobPhase::Suspended => {
+            Some(WhyState::Pending)
+        }
         _ => None,
     }
 }
@@ -25,10 +27,7 @@ pub fn state_of(phase: JobPhase) -> Option<WhyState> {
 pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
     let phase = job.summary.phase;
     if phase == JobPhase::Succeeded {
-        // A program may go on after an exception: where each process ended with 0, no rank failed.
-        if !job.replicas.is_empty() && job.replicas.iter().all(|replica| replica.exit_code == Some(0)) {
-            why.findings.retain(|finding| finding.code != RANK_FAILED);
-        }
+        say_how_it_ended(&mut why.findings, &job.replicas);
         let failed = job.findings.iter().filter(|finding| finding.severity == Severity::Error);
         why.findings.extend(failed.cloned());
         return;
@@ -71,6 +70,17 @@ pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
         "nothing, if it may run again: it is queued again and starts when nodes are free; else cancel it"
             .clone_into(&mut cause.fix);
     }
+    if matches!(phase, JobPhase::Running | JobPhase::Restarting) && why.cause.is_some() {
+        let state = why.state;
+        *why = Why { state, ..std::mem::take(why).not_ended() };
+    }
+    if let (Some(cause), [only]) = (why.cause.as_mut(), job.replicas.as_slice())
+        && cause.ranks.is_empty()
+        && cause.nodes.is_empty()
+    {
+        // There is one place where it can have been.
+        cause.nodes.extend(only.node.clone());
+    }
     let reason = &job.summary.reason;
     if why.state == WhyState::Failed && why.cause.is_none() {
         let reason = if reason.is_empty() { "no reason given" } else { reason };
@@ -83,7 +93,9 @@ pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
         && !(phase == JobPhase::Cancelled && says_more);
     if !stated && phase != JobPhase::Unknown && (why.cause.is_none() || why.state == WhyState::Pending) {
         let reason = if says_more { format!(": {reason}") } else { String::new() };
-        why.findings.push(Finding::info("WHY-PHASE", format!("the job is {phase}{reason}")));
+        let finding = Finding::info(PHASE, format!("the job is {phase}{reason}"));
+        let held = phase == JobPhase::Suspended;
+        why.findings.push(if held { finding.fix(release(&reason)) } else { finding });
     }
     // What else the cluster reports, without what only repeats that the job failed.
     let repeats = |finding: &&Finding| {
@@ -93,6 +105,31 @@ pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
     };
     let more: Vec<Finding> = job.findings.iter().filter(|finding| !repeats(finding)).cloned().collect();
     why.findings.extend(more);
+}
+
+/// Says of the error of a rank how the processes ended: a program may go on after an exception, and a rank failed only where a
+/// process ended with an error.
+fn say_how_it_ended(findings: &mut [Finding], replicas: &[ReplicaStatus]) {
+    if replicas.iter().any(|replica| replica.exit_code.is_some_and(|code| code != 0)) {
+        return;
+    }
+    let all = !replicas.is_empty() && replicas.iter().all(|replica| replica.exit_code == Some(0));
+    let how = if all { "its process ended with exit code 0" } else { "how its process ended is not known" };
+    for finding in findings.iter_mut().filter(|finding| finding.code == RANK_FAILED) {
+        NOT_FATAL.clone_into(&mut finding.code);
+        finding.severity = Severity::Warning;
+        finding.message = format!("{}; {how}", finding.message);
+    }
+}
+
+/// Returns what lets a job go on that somebody stopped.
+fn release(reason: &str) -> &'static str {
+    let has = |word: &str| reason.to_ascii_lowercase().contains(word);
+    match () {
+        () if has("administrator") => "ask your cluster's administrator why: only they can let it start",
+        () if has("held") => "`weftrun release` lets it start",
+        () => "`weftrun resume` lets it go on, where it was you who suspended it; else ask who did",
+    }
 }
 
 /// Returns whether a rank failed by itself, whatever happened to it from outside.

@@ -17,7 +17,8 @@ use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
 use crate::kubernetes::logs::RankPosition;
 use crate::kubernetes::{
-    ContainerState, NODE_LOST, POD_ENDING, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
+    ContainerState, Exit, NODE_LOST, POD_ENDING, Pod, PodEvent, State, job_event_finding, one_line,
+    pod_finding,
 };
 
 /// The annotation of a job that was cancelled: its record stays, suspended.
@@ -289,10 +290,10 @@ impl Job {
             self.failed(&mut summary, all);
         }
         if phase == JobPhase::Succeeded
-            && let Some((pod, code)) = self.failed_rank(all)
+            && let Some(doubt) = self.doubts(pods, all)
         {
-            summary.exit_code = Some(code);
-            summary.reason = format!("the operator reports success, but {pod} ended with exit code {code}");
+            summary.exit_code = self.failed_rank(all).map_or(summary.exit_code, |(_, code)| Some(code));
+            summary.reason = doubt.message;
         }
         summary
     }
@@ -361,16 +362,16 @@ impl Job {
     /// Returns the pod of a rank that failed, and its exit code. The operators let a master or a success policy decide; pods
     /// that are ended because the job has ended have 137 or 143.
     fn failed_rank<'p>(&self, pods: &[&'p Pod]) -> Option<(&'p str, i32)> {
-        let failed =
-            |pod: &&'p Pod| pod.exit().map(|exit| exit.code).filter(|code| !matches!(code, 0 | 137 | 143));
+        let own = |exit: &Exit| !matches!(exit.code, 0 | 137 | 143) || exit.reason == "OOMKilled";
+        let failed = |pod: &&'p Pod| pod.exit().filter(|exit| own(exit)).map(|exit| exit.code);
         let mut ranks = pods.iter().filter(|pod| pod.ended() && !self.kind.is_mpi());
         ranks.find_map(|pod| Some((pod.name.as_str(), failed(pod)?)))
     }
 
-    /// Returns what contradicts the success that the operator reports.
-    fn doubts(&self, pods: &[&Pod]) -> Option<Finding> {
+    /// Returns what contradicts the success that the operator reports; `all` are the pods and those that are gone.
+    fn doubts(&self, pods: &[&Pod], all: &[&Pod]) -> Option<Finding> {
         let success = "the operator reports success";
-        if let Some((pod, code)) = self.failed_rank(pods) {
+        if let Some((pod, code)) = self.failed_rank(all) {
             let message = format!("{success}, but a rank failed: {pod} ended with exit code {code}");
             let fix = format!(
                 "read its log, and do not rely on the job's result: `weftrun logs` prints it, its pod is {pod}"
@@ -552,7 +553,7 @@ impl Job {
             findings.retain(|finding| finding.severity != Severity::Warning && finding.code != "K8S-EXIT");
         }
         if phase == JobPhase::Succeeded {
-            findings.extend(self.doubts(pods));
+            findings.extend(self.doubts(pods, pods));
         }
         findings.extend(self.left_over(pods));
         findings

@@ -105,3 +105,33 @@ fn a_pod_that_does_not_end_is_told_while_the_job_waits_and_is_no_cause_of_a_fail
     assert_eq!(codes("Created"), ["K8S-POD-ENDING"]);
     assert_eq!(codes("Failed"), ["K8S-FAILED"]);
 }
+
+/// The operator's word is kept; that a rank failed, was killed or never started is said wherever the job is summed up.
+#[test]
+fn what_contradicts_a_success_is_in_the_summary() {
+    let spec = json!({"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 1}}});
+    let mut job = running(Kind::PyTorchJob, &spec, &json!({}));
+    job.object["status"]["conditions"] = json!([{"type": "Succeeded", "status": "True"}]);
+    let pod = |name: &str, phase: &str, state: Value| {
+        let containers = json!([{"name": "pytorch", "state": state}]);
+        let status = json!({"phase": phase, "containerStatuses": containers});
+        let spec = json!({"nodeName": "n", "containers": [{"name": "pytorch"}]});
+        Pod::of_json(&json!({"metadata": {"name": name}, "spec": spec, "status": status}))
+    };
+    let ended = |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason}});
+    let master = pod("a-master-0", "Succeeded", ended(0, "Completed"));
+    let of = |worker: &Pod| {
+        let summary = job.summary("t", &[&master, worker]);
+        assert_eq!(summary.phase, JobPhase::Succeeded);
+        (summary.exit_code, summary.reason)
+    };
+    let (code, reason) = of(&pod("a-worker-0", "Failed", ended(1, "Error")));
+    assert!(code == Some(1) && reason.contains("a-worker-0 ended with exit code 1"), "{reason}");
+    let (code, reason) = of(&pod("a-worker-0", "Failed", ended(137, "OOMKilled")));
+    assert!(code == Some(137) && reason.contains("a rank failed"), "{reason}");
+    let (code, reason) =
+        of(&pod("a-worker-0", "Pending", json!({"waiting": {"reason": "ImagePullBackOff"}})));
+    assert!(code == Some(0) && reason.contains("1 of its 2 pods never started"), "{reason}");
+    assert_eq!(of(&pod("a-worker-0", "Succeeded", ended(0, "Completed"))), (Some(0), String::new()));
+    assert_eq!(of(&pod("a-worker-0", "Failed", ended(143, "Error"))).0, Some(0));
+}

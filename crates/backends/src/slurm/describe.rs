@@ -29,9 +29,9 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     let is_array = found.rows.iter().any(Job::is_of_array);
     for replica in &mut detail.replicas {
         replica.restarts = replica.restarts.max(attempts.saturating_sub(1));
-        if !is_array && detail.summary.phase.is_terminal() && replica.exit_code.is_none() {
-            replica.exit_code = detail.summary.exit_code;
-        }
+    }
+    if !is_array {
+        status::end(&mut detail.replicas, &detail.summary);
     }
     detail.findings = findings::at_end(client, &found).await?;
     detail.findings.extend(queued_again(client, &detail, &runs).await?);

@@ -82,6 +82,12 @@ pub fn sentence(state: &str, reason: &str) -> String {
 }
 
 fn pending(reason: &str) -> String {
+    if let Some(nodes) =
+        reason.strip_prefix("ReqNodeNotAvail, UnavailableNodes:").filter(|nodes| !nodes.is_empty())
+    {
+        return format!("waits: nodes are down, drained or reserved: {nodes} (ReqNodeNotAvail)");
+    }
+    let reason = reason.split_once(", UnavailableNodes:").map_or(reason, |(reason, _)| reason);
     let text = match reason {
         "Priority" => "waits: other jobs come first (Priority)",
         "Resources" => "waits for free nodes (Resources)",
@@ -91,6 +97,14 @@ fn pending(reason: &str) -> String {
         "JobHeldUser" => "is held by its owner; `weftrun release` lets it start (JobHeldUser)",
         "JobHeldAdmin" => "is held by an administrator (JobHeldAdmin)",
         "ReqNodeNotAvail" => "waits: a node it needs is down, drained or reserved (ReqNodeNotAvail)",
+        "ReqNodeNotAvail, May be reserved for other job" => {
+            "waits: a node it needs may be reserved for another job (ReqNodeNotAvail)"
+        }
+        "Reservation" => "waits for its reservation (Reservation)",
+        "Licenses" => "waits for a license (Licenses)",
+        _ if reason.to_ascii_lowercase().replace('_', " ").starts_with("nodes required for job are down") => {
+            "waits: nodes it needs are down, drained or reserved for other partitions"
+        }
         _ => {
             return never(reason).map_or_else(
                 || format!("waits ({reason})"),
@@ -146,6 +160,21 @@ mod tests {
         assert_eq!(phase("COMPLETING", "None"), JobPhase::Stopping);
         assert_eq!(phase("SOMETHING_NEW", "None"), JobPhase::Unknown);
         assert_eq!(sentence("SOMETHING_NEW", "None"), "SOMETHING_NEW");
+    }
+
+    #[test]
+    fn a_pending_reason_names_the_nodes_it_waits_for() {
+        let waits = |reason: &str| sentence("PENDING", reason);
+        assert_eq!(
+            waits("ReqNodeNotAvail, UnavailableNodes:rank[2-3]"),
+            "waits: nodes are down, drained or reserved: rank[2-3] (ReqNodeNotAvail)"
+        );
+        assert_eq!(waits("ReqNodeNotAvail, UnavailableNodes:"), waits("ReqNodeNotAvail"));
+        let long =
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions";
+        for text in [long.to_owned(), long.replace(' ', "_")] {
+            assert!(waits(&text).starts_with("waits: nodes it needs are down"), "{}", waits(&text));
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     summary.ready =
         (ready.map(|job| nodes(&job)).fold(0, sum), rows.iter().copied().map(|job| nodes(&job)).fold(0, sum));
     summary.created = rows.iter().filter_map(|job| job.submitted).min();
-    summary.started = rows.iter().filter_map(|job| job.started).min();
+    summary.started = rows.iter().filter(|job| has_start(job)).filter_map(|job| job.started).min();
     summary.owner = Some(super::error::clean(&first.user)).filter(|user| !user.is_empty());
     summary.ended = phase.is_terminal().then(|| rows.iter().filter_map(|job| job.ended).max()).flatten();
     summary.exit_code = exit_code(phase, decisive, shown);
@@ -41,6 +41,12 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
         summary.reason = counted(rows, phase, &summary.reason);
     }
     summary
+}
+
+/// Returns whether the start in a row is one: of a job that ended without nodes Slurm has its end as its start.
+fn has_start(job: &Job) -> bool {
+    let placed = !matches!(job.nodes.as_str(), "" | "None assigned" | "(null)");
+    if job.phase().is_terminal() { placed } else { placed || state::never(&job.reason).is_none() }
 }
 
 /// Describes Slurm's state and reason in a sentence, with the exit code if the job failed by itself.
@@ -133,6 +139,21 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
     replicas
 }
 
+/// Adds how the nodes of a job ended. Of a job that failed on several nodes Slurm has one exit code, which is not that of each.
+pub fn end(replicas: &mut [ReplicaStatus], job: &JobSummary) {
+    if !job.phase.is_terminal() {
+        return;
+    }
+    let one = replicas.len() == 1 || job.exit_code == Some(0);
+    for replica in replicas.iter_mut().filter(|replica| replica.exit_code.is_none()) {
+        replica.exit_code = job.exit_code.filter(|_| one);
+        if !one && job.phase == JobPhase::Failed && replica.reason.is_empty() {
+            "ended with the job; Slurm does not say which of its nodes failed"
+                .clone_into(&mut replica.reason);
+        }
+    }
+}
+
 /// Returns the nodes of one task after its first, each as a replica with the number of the task.
 pub fn further_nodes(task: &Job) -> Vec<ReplicaStatus> {
     let Some(number) = task.task.and_then(|task| u32::try_from(task).ok()) else { return Vec::new() };
@@ -143,4 +164,48 @@ pub fn further_nodes(task: &Job) -> Vec<ReplicaStatus> {
         replica
     };
     nodelist::expand(&task.nodes).into_iter().skip(1).map(replica).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(job: &Job) -> JobSummary {
+        summary("slurm://c/7".parse().expect("a handle"), &[job], None)
+    }
+
+    #[test]
+    fn a_job_that_never_had_nodes_never_started() {
+        let started = Some(jiff::Timestamp::UNIX_EPOCH);
+        let job = |state: &str, reason: &str, nodes: &str| Job {
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+            nodes: nodes.to_owned(),
+            started,
+            ..Job::default()
+        };
+        assert_eq!(of(&job("CANCELLED", "DependencyNeverSatisfied", "")).started, None);
+        assert_eq!(of(&job("CANCELLED", "", "None assigned")).started, None);
+        assert_eq!(of(&job("PENDING", "DependencyNeverSatisfied", "")).started, None);
+        assert_eq!(of(&job("PENDING", "Resources", "")).started, started, "when it is expected to");
+        assert_eq!(of(&job("CANCELLED", "", "n[1-2]")).started, started);
+    }
+
+    #[test]
+    fn the_exit_code_of_a_job_is_not_that_of_each_node() {
+        let ends = |state: &str, nodes: &str, code: i32| {
+            let job = Job {
+                state: state.to_owned(),
+                nodes: nodes.to_owned(),
+                exit_code: Some(code),
+                ..Job::default()
+            };
+            let mut nodes = replicas(&[&job]);
+            end(&mut nodes, &of(&job));
+            nodes.into_iter().map(|node| (node.exit_code, node.reason.is_empty())).collect::<Vec<_>>()
+        };
+        assert_eq!(ends("FAILED", "n[1-2]", 143), [(None, false), (None, false)]);
+        assert_eq!(ends("FAILED", "n1", 143), [(Some(143), true)]);
+        assert_eq!(ends("COMPLETED", "n[1-2]", 0), [(Some(0), true), (Some(0), true)]);
+    }
 }

@@ -200,6 +200,8 @@ async fn a_rank_that_fails_after_its_master_ended_well_is_an_error() {
     assert!(of_code(&detail.findings, "K8S-RANK-FAILED").is_error(), "{detail:?}");
     let waited = Shell::of(cluster.clone(), "researcher").weftrun(&["wait", &running.handle.to_string()]);
     assert_eq!(waited.code, 1, "{}", waited.stderr);
+    let watched = Shell::of(cluster.clone(), "researcher").weftrun(&["watch", &running.handle.to_string()]);
+    assert_eq!(watched.code, 1, "{}", watched.stderr);
     running.delete().await;
 }
 

@@ -4,11 +4,11 @@ use clap::Args;
 use futures_util::StreamExt;
 use weftrun::Result;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobEvent, JobPhase};
+use weftrun::core::job::JobEvent;
 use weftrun::report::EventLine;
 
 use crate::context::Context;
-use crate::follow::{event_text, with_limits};
+use crate::follow::{event_text, exit_code_of, with_limits};
 
 #[derive(Args, Debug)]
 pub struct WatchArgs {
@@ -24,11 +24,11 @@ pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
         let job = context.job(&client, &args.handle).await?;
         let watched = async {
             let mut events = job.watch();
-            let mut phase = JobPhase::Unknown;
+            let mut code = exit_codes::OK;
             while let Some(event) = events.next().await {
                 let event = event?;
                 if let JobEvent::Status { job } = &event {
-                    phase = job.phase;
+                    code = if job.phase.is_terminal() { exit_code_of(job) } else { exit_codes::OK };
                 }
                 if context.out.is_data() {
                     context.out.item(&EventLine::from(&event))?;
@@ -36,13 +36,8 @@ pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
                     context.out.line(event_text(&event))?;
                 }
             }
-            Ok(phase)
+            Ok(code)
         };
-        let phase = with_limits(watched, None, job.handle()).await?;
-        Ok(if matches!(phase, JobPhase::Failed | JobPhase::Cancelled) {
-            exit_codes::JOB_FAILED
-        } else {
-            exit_codes::OK
-        })
+        with_limits(watched, None, job.handle()).await
     })
 }

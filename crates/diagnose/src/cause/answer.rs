@@ -168,6 +168,18 @@ impl Why {
         }
     }
 
+    /// Returns the answer for a job that has not ended: a loss of its nodes may only queue it again, and a second job of its kind
+    /// would then run beside it.
+    #[must_use]
+    pub fn not_ended(mut self) -> Self {
+        if let Some(cause) = self.cause.as_mut().filter(|cause| cause.class.is_over_when_queued_again()) {
+            "nothing yet: the job has not ended, and its cluster may queue it again; submit it again only once `weftrun describe` says that it ended"
+                .clone_into(&mut cause.fix);
+        }
+        self.state = WhyState::Running;
+        self
+    }
+
     /// Returns whether a rank counts as failed: only those that the cause names; where it names a node alone, those that
     /// NCCL's lines show as failed and that are no victims.
     pub fn is_failed(&self, rank: Option<u32>, by_its_lines: bool) -> bool {
@@ -178,6 +190,16 @@ impl Why {
         // Where nobody knows which rank it was, those that report it are its victims.
         let among_others = || by_its_lines && !cause.nodes.is_empty() && !among(&self.victims);
         if cause.ranks.is_empty() { among_others() } else { among(&cause.ranks) }
+    }
+
+    /// Returns whether a rank failed, or never started, in a job that its cluster calls succeeded.
+    fn is_contradicted(&self) -> bool {
+        [super::RANK_FAILED, "K8S-RANK-FAILED", "K8S-RANKS-MISSING"].iter().any(|code| self.has(code))
+    }
+
+    /// Returns whether somebody must let the job go on.
+    fn is_held(&self) -> bool {
+        self.findings.iter().any(|finding| finding.code == super::PHASE && finding.fix.is_some())
     }
 
     fn has_survived(&self) -> bool {
@@ -205,7 +227,15 @@ impl Why {
                 WhyState::Hanging => "hanging: the logs do not show the cause",
                 WhyState::Running if self.quotes() => "running: no failure is proved",
                 WhyState::Running => "running: no failure in the logs",
+                WhyState::Succeeded if self.is_contradicted() => {
+                    "succeeded: so the cluster reports, and what follows contradicts it"
+                }
+                WhyState::Succeeded if self.has_survived() => {
+                    "succeeded: errors in the logs, and nothing shows that a rank failed"
+                }
+                WhyState::Succeeded if self.quotes() => "succeeded: no failure is proved",
                 WhyState::Succeeded => "succeeded: no failure in the logs",
+                WhyState::Pending if self.is_held() => "pending: it is held or suspended",
                 WhyState::Pending => "pending: it has not started",
                 WhyState::Cancelled if self.quotes() => "cancelled: no failure is proved",
                 WhyState::Cancelled => "cancelled: no failure in the logs",
@@ -224,7 +254,9 @@ impl Why {
                 WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",
             };
             let more = self.findings.iter().take(8).map(|finding| format!("  note      {}", finding.message));
-            let is_known = |finding: &&Finding| finding.code == super::NOT_FATAL;
+            let is_known = |finding: &&Finding| {
+                matches!(finding.code.as_str(), super::NOT_FATAL | super::RANK_FAILED | super::PHASE)
+            };
             let known = self.findings.iter().filter(is_known);
             // Where nothing failed, what the rules found has a fix, too.
             let mut all = known.chain(self.findings.iter().filter(|finding| finding.rule.is_some()));

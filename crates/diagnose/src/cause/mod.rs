@@ -54,8 +54,11 @@ pub const RANK_FAILED: &str = "WHY-RANK-FAILED";
 /// The code of the finding of a failure in an attempt before the last one.
 const EARLIER_ATTEMPT: &str = "WHY-EARLIER-ATTEMPT";
 
+/// The code of the finding that says a job's phase.
+pub(crate) const PHASE: &str = "WHY-PHASE";
+
 /// The code of the finding of an error that is known, and that need not have ended anything.
-const NOT_FATAL: &str = "WHY-NOT-FATAL";
+pub(crate) const NOT_FATAL: &str = "WHY-NOT-FATAL";
 
 /// The codes of causes that say how a process ended, and nothing of why.
 const NOTHING_SAID: [&str; 4] = ["PROCESS-EXITED", "PROCESS-CRASHED", "RANKS-ABORTED", "ASSERTION-FAILED"];
@@ -94,9 +97,9 @@ pub(crate) fn find(seen: &RuleInput<'_>, known: Option<WhyState>) -> Why {
         Some(WhyState::Running) if why.state == WhyState::Failed || why.state == WhyState::Hanging => {}
         Some(WhyState::Unknown) | None => {}
         Some(WhyState::Succeeded) => {
-            let failed =
-                why.cause.filter(|cause| why.state == WhyState::Failed && scene.world > 1 && is_sure(cause));
-            let findings = why.findings.into_iter().chain(failed.map(failed_anyway)).collect();
+            let failed = why.cause.filter(|cause| why.state == WhyState::Failed && is_own(cause));
+            let raised = failed.map(|cause| raised_anyway(cause, scene.world));
+            let findings = why.findings.into_iter().chain(raised).collect();
             why = Why { state: WhyState::Succeeded, findings, ..Why::default() }
         }
         Some(state) => why.state = state,
@@ -104,17 +107,20 @@ pub(crate) fn find(seen: &RuleInput<'_>, known: Option<WhyState>) -> Why {
     why
 }
 
-/// Returns whether a cause is the failure of known ranks, and not one that a program may have handled.
-fn is_sure(cause: &Cause) -> bool {
-    let own =
-        matches!(cause.class, CauseClass::Exception | CauseClass::CudaOutOfMemory | CauseClass::CudaError);
-    own && cause.confidence == Confidence::High && !cause.ranks.is_empty()
+/// Returns whether a cause is an error of a rank's own program.
+fn is_own(cause: &Cause) -> bool {
+    matches!(cause.class, CauseClass::Exception | CauseClass::CudaOutOfMemory | CauseClass::CudaError)
 }
 
-/// Returns the finding of ranks that failed in a job that its cluster calls succeeded.
-fn failed_anyway(cause: Cause) -> Finding {
-    let message = format!("the cluster reports success, but {} failed: {}", cause.who(), cause.what);
-    let mut finding = Finding::error(RANK_FAILED, message).fix(cause.fix);
+/// Returns the finding of ranks that raised an error in a job that its cluster calls succeeded: one of several that surely
+/// failed, or one that may have handled it.
+fn raised_anyway(cause: Cause, world: u32) -> Finding {
+    let who = if cause.ranks.is_empty() { "a rank".to_owned() } else { cause.who() };
+    let message = format!("the cluster reports success, but the log of {who} has an error: {}", cause.what);
+    let sure = world > 1 && cause.confidence == Confidence::High && !cause.ranks.is_empty();
+    let finding =
+        if sure { Finding::error(RANK_FAILED, message) } else { Finding::warning(NOT_FATAL, message) };
+    let mut finding = finding.fix(cause.fix);
     finding.ranks = cause.ranks;
     finding.evidence = cause.evidence;
     finding

@@ -232,10 +232,79 @@ fn a_failed_rank_of_a_job_that_succeeded_is_an_error() {
         )
     };
     let why = of(1);
-    assert_eq!((why.state, why.cause), (WhyState::Succeeded, None));
+    assert_eq!((why.state, &why.cause), (WhyState::Succeeded, &None));
     let finding = why.findings.iter().find(|finding| finding.code == RANK_FAILED).expect("an error");
     assert_eq!((finding.severity, finding.ranks.as_slice()), (Severity::Error, &[1][..]));
-    assert!(of(0).findings.iter().all(|finding| finding.code != RANK_FAILED));
+    assert_eq!(why.lines()[0], "succeeded: so the cluster reports, and what follows contradicts it");
+    let well = of(0);
+    assert!(well.findings.iter().all(|finding| finding.code != RANK_FAILED));
+    let lines = well.lines();
+    assert_eq!(lines[0], "succeeded: errors in the logs, and nothing shows that a rank failed");
+    assert!(
+        lines[1].contains("rank 1")
+            && lines[1].ends_with("ValueError: bad loss; its process ended with exit code 0"),
+        "{lines:?}"
+    );
+}
+
+/// Neither a single rank nor one that may have handled its exception is silent about it.
+#[test]
+fn an_error_of_a_job_that_succeeded_is_said() {
+    let raised = "Traceback (most recent call last):\n  File \"/t.py\", line 7, in <module>\n    main()\nValueError: bad loss\n";
+    let map = read(&[("train-worker-0", raised.as_bytes())], 4096);
+    let why = why_of_job(&map, &detail(JobPhase::Succeeded, &[("train-worker-0", "n0", 0)], Vec::new()));
+    assert_eq!((why.state, &why.cause), (WhyState::Succeeded, &None));
+    let lines = why.lines().join("\n");
+    assert!(!lines.contains("no failure in the logs") && lines.contains("bad loss"), "{lines}");
+    let missing = vec![Finding::error("K8S-RANKS-MISSING", "1 of its 2 pods never started")];
+    let why = why_of_job(&TransportMap::new(), &detail(JobPhase::Succeeded, &[], missing));
+    assert!(why.lines()[0].ends_with("contradicts it"), "{:?}", why.lines());
+}
+
+/// A job that has not ended must not be submitted again beside itself.
+#[test]
+fn a_node_that_fails_under_a_running_job_is_no_reason_to_submit_it_again() {
+    let log = "srun: error: Node failure on gpu-2\nslurmstepd: error: *** STEP 7.0 ON gpu-1 CANCELLED AT 2026-11-27T10:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n";
+    let map = read(&[("batch", log.as_bytes())], 4096);
+    let ended = why_of_job(&map, &detail(JobPhase::Failed, &[], Vec::new()));
+    assert!(ended.cause.as_ref().expect("a cause").fix.contains("submit the job again"), "{ended}");
+    let live = ended.not_ended();
+    assert_eq!(live.state, WhyState::Running);
+    assert!(live.cause.expect("a cause").fix.contains("only once"));
+    let runs = why_of_job(&map, &detail(JobPhase::Running, &[], Vec::new()));
+    assert!(runs.cause.is_none_or(|cause| !cause.fix.starts_with("submit the job again")));
+}
+
+#[test]
+fn who_holds_a_job_is_said_with_what_lets_it_go_on() {
+    let of = |reason: &str| {
+        let mut job = detail(JobPhase::Suspended, &[], Vec::new());
+        reason.clone_into(&mut job.summary.reason);
+        why_of_job(&TransportMap::new(), &job).lines().join("\n")
+    };
+    let own = of("is held by its owner; `weftrun release` lets it start (JobHeldUser)");
+    assert!(
+        own.starts_with("pending: it is held or suspended\n") && own.contains("held by its owner"),
+        "{own}"
+    );
+    assert!(own.ends_with("`weftrun release` lets it start"), "{own}");
+    assert!(of("is held by an administrator (JobHeldAdmin)").contains("only they can"));
+    assert!(of("").contains("`weftrun resume`"));
+}
+
+/// Of a job on one node it is known where it was, also where no line names a rank.
+#[test]
+fn a_cause_of_no_known_rank_is_on_the_only_node() {
+    let map = read(&[("batch", b"cat: write error: No space left on device\n")], 4096);
+    let job = detail(JobPhase::Failed, &[("gpu-1", "gpu-1", 1)], Vec::new());
+    let head = why_of_job(&map, &job).lines()[0].clone();
+    assert!(head.ends_with(": a rank on gpu-1"), "{head}");
+    let oom = b"slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed.\n";
+    let mut job = detail(JobPhase::Failed, &[("gpu-1", "gpu-1", 137)], Vec::new());
+    "ran out of memory".clone_into(&mut job.summary.reason);
+    job.findings.push(Finding::error("SLURM-OUT-OF-MEMORY", "the job used more memory than it requested"));
+    let head = why_of_job(&read(&[("batch", oom)], 4096), &job).lines()[0].clone();
+    assert_eq!(head, "failed: OUT_OF_MEMORY: a rank on gpu-1");
 }
 
 /// A line of a known kind near the end says more than the exit code; memory limits of Slurm without cgroups are known.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weftrun_core::log::{Cursor, LogBatch, Mark, SourceId};
 
-use super::streams::{Header, Stream};
+use super::streams::{self, Header, Stream};
 use crate::remote::piece::Piece;
 use crate::slurm::ids::JobId;
 use crate::slurm::task_files::Owner;
@@ -34,6 +34,8 @@ pub struct LogFile {
     complete: bool,
     /// The exit code from the script's last line.
     code: Option<i32>,
+    /// The exit codes of tasks, from srun's lines.
+    task_codes: BTreeMap<u32, i32>,
     /// Whether the tasks write this file instead of the script.
     of_tasks: Option<OfTasks>,
 }
@@ -134,6 +136,9 @@ impl LogFile {
                 continue;
             }
             let (stream, text) = self.stream_of(line);
+            if stream == Stream::Batch {
+                self.note_ends(line);
+            }
             match &mut run {
                 Some((current, bytes)) if *current == stream => bytes.extend_from_slice(text),
                 _ => {
@@ -171,6 +176,7 @@ impl LogFile {
             self.attempt = header.attempt;
             self.header = Some(header);
             self.streams.clear();
+            self.task_codes.clear();
             (self.complete, self.code) = (false, None);
             return true;
         }
@@ -273,14 +279,27 @@ impl LogFile {
             .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
     }
 
+    /// Keeps the exit codes that srun prints of tasks.
+    fn note_ends(&mut self, line: &[u8]) {
+        let tasks = self.header.as_ref().map_or(0, Header::tasks_of_one_role);
+        let known = |end: &(u32, i32)| end.0 < tasks;
+        self.task_codes.extend(streams::ends_in(line).into_iter().flatten().filter(known));
+    }
+
     /// Returns the end of every stream, with the exit code that the script reported: the tasks of an array
-    /// end differently.
+    /// end differently. Of a job that failed, a task has only the code that srun printed of it.
     pub fn ends(&self, exit_code: Option<i32>) -> Vec<LogBatch> {
-        let exit_code = self.code.or(exit_code);
-        let end = |source: &Arc<SourceId>| {
-            LogBatch::marked(Arc::clone(source), Mark::Ended { exit_code }, self.cursor(source, self.offset))
+        let whole = self.code.or(exit_code);
+        let alone = self.header.as_ref().is_none_or(|header| header.tasks() == 1);
+        let code = |stream: &Stream| match stream {
+            Stream::Task(task) if !alone && whole != Some(0) => self.task_codes.get(task).copied(),
+            _ => whole,
         };
-        self.streams.values().map(end).collect()
+        let end = |(stream, source): (&Stream, &Arc<SourceId>)| {
+            let mark = Mark::Ended { exit_code: code(stream) };
+            LogBatch::marked(Arc::clone(source), mark, self.cursor(source, self.offset))
+        };
+        self.streams.iter().map(end).collect()
     }
 
     fn restart(&mut self) {
@@ -288,6 +307,7 @@ impl LogFile {
         self.offset = 0;
         self.carry.clear();
         self.header = self.of_tasks.as_ref().map(|of| of.header.of_files());
+        self.task_codes.clear();
         (self.complete, self.code) = (false, None);
     }
 }

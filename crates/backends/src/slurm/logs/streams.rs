@@ -121,7 +121,13 @@ impl Header {
         }
     }
 
-    fn tasks(&self) -> u32 {
+    /// Returns the number of tasks that srun numbers as the labels do; 0 for a job of several roles.
+    pub fn tasks_of_one_role(&self) -> u32 {
+        if self.roles.len() == 1 { self.tasks() } else { 0 }
+    }
+
+    /// Returns the number of tasks of all roles.
+    pub fn tasks(&self) -> u32 {
         self.roles.iter().map(|(_, tasks)| *tasks).fold(0, u32::saturating_add)
     }
 
@@ -142,3 +148,34 @@ impl Header {
         source
     }
 }
+
+/// Returns the exit codes of tasks in a line of srun, as `srun: error: node1: tasks 0-1,3: Terminated`; none for any other
+/// line. A signal is 128 and its number, as in a shell.
+pub fn ends_in(line: &[u8]) -> Option<Vec<(u32, i32)>> {
+    let text = std::str::from_utf8(line).ok()?.strip_prefix("srun: error: ")?.trim_end();
+    let (_, text) = text.split_once(": task")?;
+    let (tasks, how) = text.strip_prefix('s').unwrap_or(text).split_once(": ")?;
+    let code = match how.strip_prefix("Exited with exit code ") {
+        Some(code) => code.parse().ok()?,
+        None => 128 + SIGNALS.iter().find(|(word, _)| how.starts_with(word))?.1,
+    };
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
+        (last < MOST_TASKS).then_some(first..=last)
+    };
+    let ranges: Vec<_> = tasks.split(',').map(range).collect::<Option<_>>()?;
+    Some(ranges.into_iter().flatten().take(MOST_TASKS as usize).map(|task| (task, code)).collect())
+}
+
+/// The words of srun for the signals that end tasks.
+const SIGNALS: [(&str, i32); 8] = [
+    ("Terminated", 15),
+    ("Killed", 9),
+    ("Aborted", 6),
+    ("Segmentation fault", 11),
+    ("Bus error", 7),
+    ("Interrupt", 2),
+    ("Illegal instruction", 4),
+    ("Floating point exception", 8),
+];

@@ -222,3 +222,28 @@ fn the_last_bytes_of_a_file_have_its_time() {
     let age = crate::clock::now().duration_since(last[0].written.unwrap()).as_secs();
     assert!((30..90).contains(&age), "{age}");
 }
+
+/// The exit code of a job is not that of each of its ranks.
+#[test]
+fn a_rank_ends_with_the_code_that_srun_has_of_it() {
+    let ends = |log: &str| {
+        let mut file = file(None);
+        file.take(&piece(0, log.as_bytes(), log.len() as u64), false);
+        let code = |batch: LogBatch| match batch.mark {
+            Some(Mark::Ended { exit_code }) => (batch.source.name.clone(), exit_code),
+            mark => unreachable!("{mark:?}"),
+        };
+        file.ends(Some(1)).into_iter().map(code).collect::<Vec<_>>()
+    };
+    let named = |codes: [(&str, Option<i32>); 6]| codes.map(|(name, code)| (name.to_owned(), code));
+    let head = "#weftrun log=1 attempt=0 labels=rank tasks=worker:5\n0: a\n1: a\n2: a\n3: a\n4: a\n";
+    let failed = "srun: error: n1: task 2: Exited with exit code 1\nsrun: error: n1: tasks 0-1,3: Terminated\nsrun: error: n1: tasks 0-99999999999: Terminated\n";
+    let all = [("batch", Some(1)), ("rank0", Some(143)), ("rank1", Some(143))];
+    let rest = [("rank2", Some(1)), ("rank3", Some(143)), ("rank4", None)];
+    let wanted = named([all[0], all[1], all[2], rest[0], rest[1], rest[2]]);
+    assert_eq!(ends(&format!("{head}{failed}#weftrun end attempt=0 code=1\n")), wanted);
+    let well = ends(&format!("{head}#weftrun end attempt=0 code=0\n"));
+    assert!(well.iter().all(|(_, code)| *code == Some(0)), "{well:?}");
+    let alone = "#weftrun log=1 attempt=0 labels=rank tasks=worker:1\n0: a\n#weftrun end attempt=0 code=3\n";
+    assert_eq!(ends(alone), [("rank0".to_owned(), Some(3))]);
+}
