@@ -40,6 +40,16 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             out.error(CODE, "array", format!("`{}` is not a list of tasks", shown(array)))
                 .fix("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time");
         }
+        let most = Tasks::parse(array).and_then(|tasks| tasks.parallel);
+        if let (Some(most), Some(parallel)) = (most, job.parallel)
+            && most != parallel
+        {
+            let message = format!(
+                "`{}` runs at most {most} tasks at a time, and `parallel` says {parallel}",
+                shown(array)
+            );
+            out.error(CODE, "parallel", message).fix("leave `parallel` out, or the `%` of the array");
+        }
         if !job.sweep.is_empty() {
             out.error(CODE, "sweep", "a job has the numbers of `array` or the values of `sweep`")
                 .fix("remove one of them; a sweep numbers its tasks from 0");
@@ -94,5 +104,27 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         let message = format!("`{{{name}}}` in the command is no parameter of the sweep, and stays as it is");
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
         out.warning(CODE, "command", message).fix(format!("known are `task` and the parameters: {known}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Role;
+
+    /// `0-3%2` and `parallel` may not contradict each other; that either says it, or both the same, is right.
+    #[test]
+    fn the_bound_of_an_array_is_said_once() {
+        for (array, parallel, refused) in [
+            ("0-3%2", Some(3), true),
+            ("0-3%2", Some(2), false),
+            ("0-3%2", None, false),
+            ("0-3", Some(3), false),
+        ] {
+            let mut job = JobSpec::builder("a").role(Role::worker().command(["true"])).build().expect("good");
+            (job.array, job.parallel) = (Some(array.to_owned()), parallel);
+            let found = job.validate().into_iter().any(|finding| finding.is_error());
+            assert_eq!(found, refused, "{array} {parallel:?}");
+        }
     }
 }
