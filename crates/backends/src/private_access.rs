@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::fabric::PRIVATE_ACCESS;
-use weftrun_core::{Error, Finding};
+use weftrun_core::{Error, ErrorKind, Finding};
 
 use crate::address;
+use crate::kubernetes::NOT_TRUSTED;
 
 /// Longest wait for a name or a connection.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -110,6 +111,26 @@ const NO_NAME: &str = "step 4, names: give the private zone a record of it (for 
 pub const NO_WAY: &str = "the address is private: connect the VPN; or step 2, routes: there and back; or step 3, the endpoint's security \
                           group: port 443";
 
+/// How a certificate that is refused is corrected.
+pub const OTHER_SERVER: &str =
+    "step 4, names: the record leads to another service; or the CA that is trusted here is not that server's";
+
+/// Returns the finding for a cluster's API that does not answer, or not with a trusted certificate; none where it answered. The
+/// step is that of an earlier finding about its addresses, if there is one.
+pub fn of_answer(what: &str, error: &Error, before: &[Finding]) -> Option<Finding> {
+    let is_of_certificate = error.message().contains(NOT_TRUSTED);
+    let finding = Finding::error(CODE, error.message()).at(what);
+    match error.kind() {
+        _ if is_of_certificate => Some(finding.fix(OTHER_SERVER)),
+        ErrorKind::Unreachable | ErrorKind::Timeout => {
+            let is_named =
+                before.iter().any(|note| note.code == CODE && note.subject.as_deref() == Some(what));
+            Some(if is_named { finding } else { finding.fix(NO_WAY) })
+        }
+        _ => None,
+    }
+}
+
 /// Returns the error of an endpoint that cannot be used, with all facts gathered so far.
 pub fn explain_with_facts(error: &Error, code: &str, facts: ClusterFacts) -> Error {
     let mut findings = facts.notes;
@@ -149,6 +170,23 @@ mod tests {
         for (address, wanted) in cases {
             assert_eq!(network_of(address.parse().unwrap()), wanted, "{address}");
         }
+    }
+
+    /// A private address is no proof: what does not answer there, or with another certificate, is an error with a step.
+    #[test]
+    fn an_api_that_does_not_answer_names_a_step() {
+        let step = |kind, message: &str, before: &[Finding]| {
+            let found = of_answer("cluster", &Error::new(kind, message), before)?;
+            assert!(found.is_error());
+            Some(found.fix.map(|fix| fix.text).unwrap_or_default())
+        };
+        let dead = step(ErrorKind::Unreachable, "the API server does not answer", &[]).unwrap();
+        assert!(dead.contains("step 2"), "{dead}");
+        let public = Finding::error(CODE, "public").at("cluster").fix(NO_NAME);
+        assert_eq!(step(ErrorKind::Timeout, "no answer", &[public]).unwrap(), "");
+        let other = step(ErrorKind::Credentials, NOT_TRUSTED, &[]).unwrap();
+        assert!(other.contains("step 4"), "{other}");
+        assert_eq!(step(ErrorKind::Credentials, "you may not get this (403)", &[]), None);
     }
 
     #[test]

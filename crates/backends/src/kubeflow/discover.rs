@@ -53,6 +53,8 @@ impl Client {
         }
         let mut facts = match Box::pin(self.known(scope.fresh)).await {
             Err(error) if scope.private_access => {
+                let found = private_access::of_answer("cluster", &error, &way.notes);
+                way.notes.extend(found);
                 return Err(private_access::explain_with_facts(&error, private_access::CODE, way));
             }
             known => known?,

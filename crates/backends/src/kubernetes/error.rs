@@ -3,6 +3,9 @@
 use kube::core::Status;
 use weftrun_core::{Error, ErrorKind, Finding};
 
+/// The message where an API server shows a certificate that is not trusted.
+pub const NOT_TRUSTED: &str = "the API server's certificate is not trusted";
+
 /// The code of a webhook that does not answer.
 pub const WEBHOOK_DOWN: &str = "K8S-WEBHOOK";
 
@@ -53,7 +56,7 @@ fn unreachable(error: kube::Error, what: &str) -> Error {
     let text = chain(&error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
     let credentials = ["certificate", "UnknownIssuer", "BadSignature"].iter().any(|word| text.contains(word));
     if credentials && !text.contains("Connection refused") {
-        return Error::new(ErrorKind::Credentials, "the API server's certificate is not trusted")
+        return Error::new(ErrorKind::Credentials, NOT_TRUSTED)
             .with("while", what)
             .hint("the kubeconfig's certificate-authority does not fit this server; get a new kubeconfig")
             .with_source(error);

@@ -47,6 +47,7 @@ mod watcher;
 
 pub use connect::{Cluster, ClusterConfig};
 pub use credentials::credentials;
+pub use error::NOT_TRUSTED;
 pub use error::{
     from_kube, is_changed, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent,
     is_webhook_down, one_line,

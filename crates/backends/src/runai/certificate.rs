@@ -10,6 +10,7 @@ use weftrun_core::log::clean_text;
 
 use super::Shared;
 use super::client::builder;
+use super::config::RunaiTarget;
 use super::error;
 use crate::requests::{no_client, send};
 
@@ -41,7 +42,9 @@ impl std::fmt::Display for Certificate {
 
 /// Fetches a server's certificate. Nothing secret is sent, since nothing is trusted: no token, no path.
 pub async fn shown_by(shared: &Shared, base: &str) -> Result<Option<Certificate>> {
-    let client = builder(&shared.target, &shared.settings)?
+    // A client that trusts `ca-file` checks the certificate, whatever else is set.
+    let unchecked = RunaiTarget { insecure: true, ..shared.settings.clone() };
+    let client = builder(&shared.target, &unchecked)?
         .tls_danger_accept_invalid_certs(true)
         .tls_info(true)
         .timeout(Duration::from_secs(10));
@@ -49,6 +52,17 @@ pub async fn shown_by(shared: &Shared, base: &str) -> Result<Option<Certificate>
     let answer = answer.map_err(|e| error::of_network("cannot see the certificate", e))?;
     let der = answer.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
     Ok(der.and_then(read))
+}
+
+/// Returns why a server's certificate is refused, as the target's settings have it checked. Nothing secret is sent.
+pub async fn refusal(shared: &Shared, base: &str) -> Result<Option<String>> {
+    let client = builder(&shared.target, &shared.settings)?.timeout(Duration::from_secs(10));
+    match send(client.build().map_err(no_client)?.head(format!("{base}/"))).await {
+        Err(e) if error::is_certificate(&e) => {
+            Ok(Some(error::of_network("the certificate is refused", e).message().to_owned()))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Parses one element of DER: its tag, its content, and the rest.

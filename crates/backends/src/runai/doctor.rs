@@ -47,6 +47,16 @@ pub async fn facts(shared: &Shared, private_access: bool) -> Result<ClusterFacts
         match shared.cluster().await {
             Ok(cluster) => {
                 private_access::check_url(what, &cluster.server, cluster.proxy.as_deref(), &mut facts).await;
+                let error = match tokio::time::timeout(PATIENCE, cluster.raw("/version")).await {
+                    Ok(answer) => answer.err(),
+                    Err(_) => {
+                        let message =
+                            format!("the API server did not answer within {} s", PATIENCE.as_secs());
+                        Some(Error::new(ErrorKind::Timeout, message))
+                    }
+                };
+                let found = error.and_then(|error| private_access::of_answer(what, &error, &facts.notes));
+                facts.notes.extend(found);
             }
             Err(error) => facts.notes.push(Finding::error(private_access::CODE, error.message()).at(what)),
         }
@@ -161,12 +171,23 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, private_access: bool,
     match certificate::shown_by(shared, base).await {
         Ok(Some(certificate)) => said_of(what, &host, &certificate, private_access, facts),
         Ok(None) => facts.notes.push(Finding::info("RUNAI-TLS", "no certificate could be seen").at(what)),
-        Err(error) => facts.notes.push(Finding::warning("RUNAI-TLS", error.message()).at(what)),
+        Err(error) => {
+            let finding = Finding::warning("RUNAI-TLS", error.message()).at(what);
+            facts.notes.push(if private_access { as_error(finding) } else { finding });
+        }
+    }
+    if private_access && let Ok(Some(why)) = certificate::refusal(shared, base).await {
+        facts.notes.push(Finding::error("RUNAI-TLS", why).at(what).fix(private_access::OTHER_SERVER));
     }
     if shared.settings.insecure {
         let message = "`insecure` is set: a machine on the network path can read the token";
         facts.notes.push(Finding::warning("RUNAI-INSECURE", message).at(what).fix("set `ca-file` instead"));
     }
+}
+
+fn as_error(mut finding: Finding) -> Finding {
+    finding.severity = Severity::Error;
+    finding
 }
 
 /// Resolves and connects; returns false if either failed.
@@ -239,10 +260,8 @@ fn said_of(
     };
     if !certificate.names.is_empty() && !certificate.names.iter().any(fits) {
         let message = format!("the certificate is not for `{host}`: something else answers there");
-        let mut finding = Finding::warning("RUNAI-TLS-NAME", message);
-        if private_access {
-            finding.severity = Severity::Error;
-        }
+        let finding = Finding::warning("RUNAI-TLS-NAME", message);
+        let finding = if private_access { as_error(finding) } else { finding };
         facts.notes.push(
             finding
                 .at(what)

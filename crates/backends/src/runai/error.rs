@@ -92,6 +92,11 @@ pub fn of_network(what: &str, error: reqwest::Error) -> Error {
         Some(url) => made.with("host", url.host_str().unwrap_or("?")),
         None => made,
     };
+    if is_certificate(&error) && cause(&error).to_lowercase().contains("not valid for name") {
+        return made
+            .hint("another server answers there: correct the URL in the target's table, or the name's DNS record")
+            .hint("`weftrun doctor` says which certificate answers");
+    }
     if is_certificate(&error) {
         return made
             .hint("set `ca-file` in the target's table to the CA of the control plane")

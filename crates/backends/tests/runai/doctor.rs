@@ -58,6 +58,26 @@ async fn private_access_is_proven_by_addresses_alone() {
     assert!(names.fix.as_ref().unwrap().text.contains("step 4"), "{names:?}");
 }
 
+/// The right authority does not make a certificate for another name right: the endpoint's is for `localhost` and 127.0.0.1.
+#[tokio::test(flavor = "multi_thread")]
+async fn private_access_requires_a_certificate_for_the_name() {
+    let fake = FakeRunAi::start_tls(21, false).await.unwrap();
+    let mut scope = thorough();
+    scope.private_access = true;
+    let ca = authority().display().to_string();
+    let base = target(&fake).settings["url"].as_str().unwrap().to_owned();
+    // The same address, in a form that the certificate does not name.
+    let other =
+        base.replace("localhost", "[::ffff:127.0.0.1]").replace("//127.0.0.1", "//[::ffff:127.0.0.1]");
+    let url = target(&fake).with("ca-file", ca).with("url", other);
+    let error = connect(url).await.unwrap().discover(&scope).await.unwrap_err();
+    let wrong = error.findings().iter().filter(|note| note.is_error() && note.code.starts_with("RUNAI-TLS"));
+    let steps: Vec<_> = wrong.filter_map(|note| note.fix.as_ref()).map(|fix| fix.text.clone()).collect();
+    assert!(!steps.is_empty() && steps.iter().all(|step| step.contains("step 4")), "{:?}", error.findings());
+    assert!(error.findings().iter().any(|note| note.message.contains("signed by `private authority`")));
+    assert!(error.hints().iter().all(|hint| !hint.contains("ca-file")), "{:?}", error.hints());
+}
+
 /// A certificate of an unknown authority: the error contains the server's certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_is_not_trusted_is_shown() {

@@ -80,7 +80,7 @@ pub fn decide(input: &RetryInput<'_>) -> Decision {
         return stop(format!("the cause is too uncertain for a retry: {what}"));
     }
     if input.made >= input.max {
-        return stop(format!("{} of {} made: {what}", counted(input.made as usize, "retry was"), input.max));
+        return stop(format!("all retries are made ({} of {}): {what}", input.made, input.max));
     }
     let proven = proven(fault, cause, input.suspects);
     let known = |node: &str| input.left_out.iter().any(|left| left.node == node);
