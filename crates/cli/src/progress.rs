@@ -149,6 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_is_queued_again_waits_until_it_starts() {
+        let (mut progress, now) = (Progress::default(), Instant::now());
+        progress.status(&job(JobPhase::Pending, 0), now);
+        assert!(!progress.waits_again(), "its first attempt");
+        progress.attempt();
+        assert!(progress.waits_again());
+        progress.status(&job(JobPhase::Running, 0), now);
+        assert!(!progress.waits_again());
+    }
+
+    #[test]
     fn a_thousand_nodes_are_a_few_lines() {
         let (mut progress, mut now) = (Progress::default(), Instant::now());
         let mut lines = Vec::new();

@@ -85,7 +85,7 @@ fn diagnosis_text(rule: &Rule) -> String {
 /// Returns what counts against a node, and what `--retry` submits again.
 fn faults_text() -> String {
     let mut text = String::from(
-        "faults: whose failure a cause is, for `weftrun nodes` and `--retry`\n\nA cause that is not listed is the program's, or would come \
+        "faults: whose failure a cause is, for `weftrun nodes` and `--retry`\n\nA cause that is not named here is the program's, or would come \
          again: it counts against no node, and is not retried. Retries leave out 2 nodes at most.\n",
     );
     for (fault, rules) in faults() {
@@ -93,7 +93,9 @@ fn faults_text() -> String {
         text.push_str(&format!("\n{}: {}\n  {}\n", fault.as_str(), fault.sentence(), codes.join(", ")));
     }
     text.push_str(
-        "\nGPU-XID is the hardware's where the driver's number means so (48, 63, 64, 74, 79, 92, 94, 95), IB-ASYNC-EVENT where a port \
+        "\nWhat the cluster itself reports has the fault of what it says: a node that failed (SLURM-NODE-FAILED, K8S-NODE-LOST) is the node's, a \
+         job whose nodes were taken away (SLURM-PREEMPTED, K8S-PREEMPTED, K8S-DRAINED, K8S-DISRUPTED) the cluster's.\n\
+         GPU-XID is the hardware's where the driver's number means so (48, 63, 64, 74, 79, 92, 94, 95), IB-ASYNC-EVENT where a port \
          went down or the HCA is dead.",
     );
     text

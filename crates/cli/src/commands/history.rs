@@ -42,7 +42,9 @@ pub struct HistoryArgs {
 pub fn run(context: &Context, args: &HistoryArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
-    let history = of_target(&client, &target)?;
+    // What was kept before it was switched off can still be removed.
+    let history =
+        if args.forget { JobHistory::at(client.config(), &target) } else { of_target(&client, &target)? };
     let path = history.path().display();
     match (args.forget, &args.node) {
         (true, Some(node)) => match history.forget_node(node)? {

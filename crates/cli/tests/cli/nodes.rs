@@ -89,6 +89,9 @@ fn the_history_is_the_users() {
     assert!(!place.state().join("history/prod.jsonl").exists());
     place.configure("[target.prod]\nbackend = \"kubeflow\"\n[history]\nenabled = false\n");
     place.run("history -b prod").code(6);
+    std::fs::write(place.state().join("history/prod.jsonl"), "").unwrap();
+    place.run("history --forget -b prod").ok();
+    assert!(!place.state().join("history/prod.jsonl").exists());
 }
 
 /// The cycles of NVRx are runs of their nodes.

@@ -109,16 +109,21 @@ impl JobHistory {
     pub fn of(config: &Config, target: &TargetConfig) -> Option<Self> {
         let setting =
             |key: &str| config.resolved.settings.get(&["history", key]).map(|setting| &setting.value);
-        if setting("enabled").and_then(serde_json::Value::as_bool) == Some(false) {
-            return None;
-        }
+        let is_off = setting("enabled").and_then(serde_json::Value::as_bool) == Some(false);
+        (!is_off).then(|| Self::at(config, target))
+    }
+
+    /// Returns where the history of a target is, or was before it was switched off.
+    pub fn at(config: &Config, target: &TargetConfig) -> Self {
+        let setting =
+            |key: &str| config.resolved.settings.get(&["history", key]).map(|setting| &setting.value);
         let named = setting("path").and_then(serde_json::Value::as_str).map(PathBuf::from);
         let is_below = |path: &PathBuf| {
             path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
         };
         let shared = named.as_ref().is_some_and(|path| !is_below(path));
         let folder = config.state_dir.join(named.unwrap_or_else(|| "history".into()));
-        Some(Self { path: folder.join(format!("{}.jsonl", encode(&target.name))), shared })
+        Self { path: folder.join(format!("{}.jsonl", encode(&target.name))), shared }
     }
 
     /// Returns its file.
