@@ -74,13 +74,6 @@ pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
         let state = why.state;
         *why = Why { state, ..std::mem::take(why).not_ended() };
     }
-    if let (Some(cause), [only]) = (why.cause.as_mut(), job.replicas.as_slice())
-        && cause.ranks.is_empty()
-        && cause.nodes.is_empty()
-    {
-        // There is one place where it can have been.
-        cause.nodes.extend(only.node.clone());
-    }
     let reason = &job.summary.reason;
     if why.state == WhyState::Failed && why.cause.is_none() {
         let reason = if reason.is_empty() { "no reason given" } else { reason };

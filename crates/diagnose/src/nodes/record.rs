@@ -308,7 +308,13 @@ pub(crate) fn unnamed_nodes(cause: &Cause, detail: &JobDetail) -> Vec<String> {
     if !nodes.is_empty() {
         return nodes;
     }
-    cause.evidence.first().and_then(|line| node_of_source(&line.source, detail)).into_iter().collect()
+    let source = cause.evidence.first().and_then(|line| node_of_source(&line.source, detail));
+    // Where the job has one node, it can have been nowhere else.
+    let only = || match detail.replicas.as_slice() {
+        [only] => only.node.clone().filter(|node| is_node_name(node)),
+        _ => None,
+    };
+    source.or_else(only).into_iter().collect()
 }
 
 /// Returns the node of the replica that wrote a line: a source is named as its replica, or of Slurm by the number of the node
