@@ -82,12 +82,23 @@ pub(crate) fn in_use(host: &str, gpus: &[GpuState], processes: &str) -> Option<S
     ];
     let had: Vec<String> = had.into_iter().flatten().collect();
     // The list does not say which GPU a program uses.
-    let all: Vec<String> = processes.split(';').filter(|one| !one.is_empty()).map(program).collect();
-    let by = match all.as_slice() {
-        [] => String::new(),
-        all => format!("; programs on the GPUs of the node: {}", all.join("; ")),
+    let by = match programs(processes) {
+        all if all.is_empty() => String::new(),
+        all => format!("; programs on the GPUs of the node: {all}"),
     };
     Some(format!("{names} of {host} in use before the benchmark: {}{by}", had.join(", ")))
+}
+
+/// Returns the programs that hold a GPU of a node and used next to nothing of it, as a sentence; none where one is in use.
+pub(crate) fn idle_programs(host: &str, gpus: &[GpuState], processes: &str) -> Option<String> {
+    let all = programs(processes);
+    let is_idle = !all.is_empty() && !gpus.iter().any(GpuState::is_in_use);
+    is_idle.then(|| format!("programs on the GPUs of {host} were idle before the benchmark: {all}"))
+}
+
+fn programs(processes: &str) -> String {
+    let all: Vec<String> = processes.split(';').filter(|one| !one.is_empty()).map(program).collect();
+    all.join("; ")
 }
 
 /// Describes a program: `813 python3 @job_4711` is of a job of Slurm, `@pod1b…` of a pod, any other word of a user.
@@ -180,6 +191,18 @@ mod tests {
             in_use("a", &used, "775 python3;").unwrap(),
             "GPU 1 of a in use before the benchmark: busy for up to 100 % of the time, up to 40000 MiB of memory; programs on the GPUs of the node: 775 python3"
         );
+    }
+
+    #[test]
+    fn programs_that_do_nothing_are_named_too() {
+        let small = gpus(&["0, 1731, 1, 700.00, 700.00, Disabled, Enabled, 16, 16, 0x0"]);
+        assert_eq!(in_use("vm", &small, "733 python @root;"), None);
+        let said = idle_programs("vm", &small, "733 python @root;").unwrap();
+        assert_eq!(
+            said,
+            "programs on the GPUs of vm were idle before the benchmark: 733 python of user root"
+        );
+        assert_eq!(idle_programs("vm", &small, ""), None);
     }
 
     #[test]

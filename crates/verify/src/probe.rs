@@ -278,6 +278,14 @@ impl Probes {
             Finding::warning("VERIFY-GPU-IN-USE", message)
                 .fix("end the other program, or measure on nodes that nothing else uses")
         });
+        let idle = self.before.iter().filter_map(|(host, node)| {
+            let message =
+                gpu::idle_programs(host, &gpus(node), node[PROCESSES].as_str().unwrap_or_default())?;
+            Some(
+                Finding::info("VERIFY-GPU-IN-USE", message)
+                    .fix("nothing, if they stay idle while it is measured"),
+            )
+        });
         let links_down = self.before.iter().filter_map(|(host, node)| {
             let down = node["nvlinks_inactive"].as_u64().filter(|down| *down > 0)?;
             let message = format!("{host}: {down} NVLinks are not active");
@@ -289,7 +297,7 @@ impl Probes {
         let slow = self.before.iter().flat_map(|(host, node)| gpu::findings(host, &gpus(node)));
         let of_bus =
             self.before.iter().flat_map(|(host, node)| bus::findings(host, |name| value_of(node, name)));
-        in_use.chain(links_down).chain(slow).chain(of_bus)
+        in_use.chain(idle).chain(links_down).chain(slow).chain(of_bus)
     }
 
     fn offsets(&self) -> impl Iterator<Item = Finding> {
