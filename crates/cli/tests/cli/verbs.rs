@@ -352,7 +352,7 @@ fn a_port_leads_into_a_job() {
 fn instances_are_looked_up() {
     let place = Place::new();
     let all = place.run("instances -o json").ok().json();
-    assert_eq!(all["instances"].as_array().unwrap().len(), 99);
+    assert_eq!(all["instances"].as_array().unwrap().len(), 100);
     let efa = place.run("instances --fabric efa -o json").ok().json();
     let rows = efa["instances"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["name"] == "p5.48xlarge" && row["efa_max"] == 32), "{efa:#}");

@@ -27,7 +27,7 @@ fn it_fits_the_terminal_whatever_its_size() {
     let stream = t.home().join("stream");
     t.tmux(&["pipe-pane", "-t", "t", &format!("cat > {}", stream.display())]);
     for (columns, rows, sign) in
-        [("60", "15", "[2 overview]"), ("160", "48", "5 diagnosis"), ("50", "10", "needs 60x15")]
+        [("60", "15", "[2 over]"), ("160", "48", "5 diagnosis"), ("50", "10", "needs 60x15")]
     {
         t.tmux(&["resize-window", "-t", "t", "-x", columns, "-y", rows]);
         t.wait(&[sign]);

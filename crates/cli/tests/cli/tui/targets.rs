@@ -84,11 +84,11 @@ fn config(home: &Path) -> String {
     targets.map(|(name, settings)| format!("[target.{name}]\n{settings}\n")).concat()
 }
 
-/// Returns the text of a target's badge in the first line.
+/// Returns how a target is, as the line of it below the jobs begins.
 fn badge<'s>(screen: &'s str, name: &str) -> Option<&'s str> {
-    let mut words = screen.lines().next()?.split_whitespace();
-    words.find(|word| *word == name)?;
-    words.next()
+    let word = |line: &'s str, at: usize| line.split_whitespace().nth(at);
+    let line = screen.lines().skip(1).find(|line| word(line, 0) == Some(name))?;
+    word(line, 1).map(|word| word.trim_end_matches(','))
 }
 
 #[test]
