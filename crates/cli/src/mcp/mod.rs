@@ -175,7 +175,8 @@ impl Server {
             return Err(error.hint("call without `token` for a new preview").into());
         }
         let (value, code) = self.value(&exact).await?;
-        Ok(verdict(Answer::new(value), code).note("Done, as the preview showed."))
+        let answer = verdict(Answer::new(value), code);
+        Ok(if code == 0 { answer.note("Done, as the preview showed.") } else { answer })
     }
 
     /// Returns what would be done: to show, to compare, and the exact command line, with handles for names.
@@ -193,7 +194,10 @@ impl Server {
         match tool.preview {
             None => Err(Error::new(ErrorKind::Unexpected, "a tool that changes nothing").into()),
             Some(Preview::Document) => {
-                let (plan, _) = self.value(&verb("plan", args)?).await?;
+                let (plan, code) = self.value(&verb("plan", args)?).await?;
+                if code != 0 {
+                    return Err(verdict(Answer::new(plan), code));
+                }
                 let (document, _) = self.value(&verb("render", args)?).await?;
                 let document = format!("{plan}\n{document}");
                 Ok((plan, document, argv.to_vec()))
@@ -209,7 +213,7 @@ impl Server {
             Some(kind @ (Preview::Jobs | Preview::Retry)) => {
                 let key = if kind == Preview::Jobs { "handles" } else { "handle" };
                 let names = match args.get(key) {
-                    Some(Value::Array(names)) if names.len() <= RESOURCES => names.clone(),
+                    Some(Value::Array(names)) if (1..=RESOURCES).contains(&names.len()) => names.clone(),
                     Some(name @ Value::String(_)) => vec![name.clone()],
                     _ => {
                         return Err(Error::new(

@@ -1,6 +1,7 @@
 //! The user's own actions on a job: a key runs a command.
 
 use crossterm::event::KeyEvent;
+use weftrun::core::spec::is_node_name;
 
 use crate::keymap::Chord;
 use crate::model::{Model, OwnAction, Screen};
@@ -20,13 +21,15 @@ pub(super) fn run(model: &mut Model, own: &OwnAction) -> Vec<Effect> {
         return Vec::new();
     };
     let rank = chosen_rank(model).map_or_else(String::new, |rank| rank.to_string());
-    let node = chosen_node(model).unwrap_or_default();
-    if own.command.contains("$RANK") && rank.is_empty() {
+    // The host is what a log says, which a job can forge: `ssh $NODE` must not get an option of ssh.
+    let node = chosen_node(model).filter(|node| is_node_name(node)).unwrap_or_default();
+    let uses = |name: &str| ["$", "${"].iter().any(|before| own.command.contains(&format!("{before}{name}")));
+    if uses("RANK") && rank.is_empty() {
         model.fail(format!("{}: no rank is under the cursor ($RANK)", own.name));
         return Vec::new();
     }
-    if own.command.contains("$NODE") && node.is_empty() {
-        model.fail(format!("{}: no node is under the cursor ($NODE)", own.name));
+    if uses("NODE") && node.is_empty() {
+        model.fail(format!("{}: no node with a plain name is under the cursor ($NODE)", own.name));
         return Vec::new();
     }
     vec![Effect::Run(own.command.clone(), vec![("JOB", handle.to_string()), ("RANK", rank), ("NODE", node)])]

@@ -17,7 +17,7 @@ pub(super) struct FirstNode(BTreeSet<String>);
 impl FirstNode {
     /// Reads the assignments of a command.
     pub fn read(&mut self, text: &str) {
-        for (name, value) in text.lines().filter_map(assignment) {
+        for (name, value) in text.lines().flat_map(assignments) {
             if self.is_value(value) {
                 self.0.insert(name.to_owned());
             } else {
@@ -50,21 +50,24 @@ impl FirstNode {
     }
 }
 
-/// Returns the variable that a line sets, and its value.
-fn assignment(line: &str) -> Option<(&str, &str)> {
-    static SET: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)=(.*)$").ok());
-    let found = SET.as_ref()?.captures(without_comment(line))?;
-    Some((found.get(1)?.as_str(), found.get(2)?.as_str().trim()))
+/// Returns the variables that a line sets, with their values.
+fn assignments(line: &str) -> Vec<(&str, &str)> {
+    const SETS: &str = r#"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)=("\$\([^)]*\)"|\$\([^)]*\)\S*|"[^"]*"\S*|'[^']*'\S*|[^\s;&|]*)"#;
+    static SET: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SETS).ok());
+    let found = SET.iter().flat_map(|set| set.captures_iter(without_comment(line)));
+    found.filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?.as_str()))).collect()
 }
 
 /// Returns whether a line gives a variable that the rendered script sets itself a value that may be another one.
 pub(super) fn is_other_value(line: &str, nodes: u32, first: &FirstNode) -> bool {
-    let Some((name, value)) = assignment(line).filter(|(name, _)| OWN.contains(name)) else { return false };
-    let plain = value.trim_matches('"').trim_start_matches('$').trim_matches(['{', '}']);
-    match name {
-        "MASTER_ADDR" => !first.is_value(value),
-        "NNODES" => plain != "SLURM_NNODES" && plain != "SLURM_JOB_NUM_NODES" && plain != nodes.to_string(),
-        _ => true,
-    }
+    assignments(line).into_iter().filter(|(name, _)| OWN.contains(name)).any(|(name, value)| {
+        let plain = value.trim_matches('"').trim_start_matches('$').trim_matches(['{', '}']);
+        match name {
+            "MASTER_ADDR" => !first.is_value(value),
+            "NNODES" => {
+                plain != "SLURM_NNODES" && plain != "SLURM_JOB_NUM_NODES" && plain != nodes.to_string()
+            }
+            _ => true,
+        }
+    })
 }

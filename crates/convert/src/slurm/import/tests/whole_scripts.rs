@@ -57,6 +57,9 @@ fn what_reaches_the_ranks_is_kept_whole() {
         ("head=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)\nexport MASTER_ADDR=$head", false),
         ("head=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)\nexport MASTER_ADDR=${head}i", true),
         ("export WORLD_SIZE=$SLURM_NTASKS", true),
+        ("A=1; export WORLD_SIZE=4", true),
+        ("export MASTER_PORT=29500 MASTER_ADDR=10.0.0.5", true),
+        ("export MASTER_PORT=29500 MASTER_ADDR=$(hostname)", false),
         ("export NNODES=$SLURM_NNODES", false),
         ("module load cuda\nsource env/bin/activate", false),
     ] {
