@@ -108,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
         "set what the line names on the nodes if jobs hang or are slow there; RCCL goes on without it",
         "https://github.com/ROCm/rccl/blob/rocm-5.6.0/src/init.cc")
         .signatures(&[Signature::SettingRecommended]),
-    rule("R77", "FASTSOCKET-NOT-PLACED", NOTE,
+    rule("R80", "FASTSOCKET-NOT-PLACED", NOTE,
         "Google's FastSocket did not place connections by the queues of the NIC, and goes on with the free ones",
         "nothing, as long as the job runs",
         "https://github.com/google/nccl-fastsocket/blob/master/net_fastsocket.cc")

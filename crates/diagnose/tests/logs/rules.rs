@@ -304,7 +304,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("src/init.cpp:120", "Missing \"amd_iommu=on\" from kernel command line which can lead to system instablity or hang!"),
             warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
         ]),
-        ("R77", vec![
+        ("R80", vec![
             warn("net_fastsocket.cc:765", "Cannot get incoming CPU."),
             warn("net_fastsocket.cc:785", "Maximum retry reached for accept 3."),
             warn("net_fastsocket.cc:674", "Maximum retry reached for connect 3."),
@@ -1512,7 +1512,7 @@ fn what_only_looks_like_a_fault_is_none() {
         // 3, 10: sockets where no network matters, or where they were asked for.
         ("R01", inside_one_node()),
         // The end of a plugin that did not get a socket is an error of its own.
-        ("R77", warn("net_fastsocket.cc:668", "Cannot find empty socket for 3.")),
+        ("R80", warn("net_fastsocket.cc:668", "Cannot find empty socket for 3.")),
         ("R01", info("Using network Socket") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
         ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
         // 9: the bootstrap's sockets do not show how data is sent.
