@@ -21,6 +21,10 @@ const PIECE: usize = 32 << 10;
 /// The exit codes of [`connect_request`] for a port where nothing listens, and of a shell without bash.
 const NOTHING_LISTENS: i32 = 97;
 const NOT_FOUND: i32 = 127;
+/// What [`connect_request`] prints before the first byte of the port: a login script may print before it.
+const OPENED: &str = "#weftrun port=open\n";
+/// Bytes that may stand before it.
+const MOST_NOISE: usize = 1 << 20;
 
 /// Runs a program with this process's input and output, and returns its exit code as a shell reports it. Ctrl-C is the
 /// program's: it is not ended here. SIGTERM and SIGHUP are passed on to it.
@@ -107,6 +111,7 @@ impl Drop for RawTerminal {
 pub fn connect_request(rank: Option<u32>, port: u16) -> ExecRequest {
     let script = format!(
         "exec 3<>/dev/tcp/127.0.0.1/$1 || exit {NOTHING_LISTENS}\n\
+         printf '%s' '{OPENED}'\n\
          exec 4<&0\ncat <&3 & reader=$!\n{{ cat <&4 >&3; kill $reader; }} > /dev/null 2>&1 & writer=$!\n\
          wait $reader\nkill $writer 2> /dev/null\nexit 0\n"
     );
@@ -120,9 +125,43 @@ pub fn connect_request(rank: Option<u32>, port: u16) -> ExecRequest {
 pub struct PipedPort {
     port: u16,
     stdin: Mutex<ChildStdin>,
-    stdout: Mutex<ChildStdout>,
+    stdout: Mutex<PortOutput>,
     child: Mutex<Child>,
     _guard: GroupGuard,
+}
+
+/// The output of the program: what comes from the port stands behind [`OPENED`].
+#[derive(Debug)]
+struct PortOutput {
+    stdout: ChildStdout,
+    /// What was read before [`OPENED`] was seen; none once it was.
+    before: Option<Vec<u8>>,
+}
+
+impl PortOutput {
+    /// Reads the next bytes of the port; none at the end.
+    async fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        loop {
+            let mut bytes = Vec::with_capacity(PIECE);
+            self.stdout.read_buf(&mut bytes).await?;
+            let Some(before) = &mut self.before else { return Ok(bytes) };
+            if bytes.is_empty() {
+                return Ok(bytes);
+            }
+            if before.len() > MOST_NOISE {
+                return Err(std::io::Error::other("it prints without an end"));
+            }
+            let from = before.len().saturating_sub(OPENED.len());
+            before.extend_from_slice(&bytes);
+            if let Some(at) = memchr::memmem::find(&before[from..], OPENED.as_bytes()) {
+                let first = before.split_off(from + at + OPENED.len());
+                self.before = None;
+                if !first.is_empty() {
+                    return Ok(first);
+                }
+            }
+        }
+    }
 }
 
 impl PipedPort {
@@ -140,6 +179,7 @@ impl PipedPort {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::new(ErrorKind::Unexpected, "a program was started without its outputs"));
         };
+        let stdout = PortOutput { stdout, before: Some(Vec::new()) };
         let (stdin, stdout, child) = (Mutex::new(stdin), Mutex::new(stdout), Mutex::new(child));
         Ok(Box::new(Self { port, stdin, stdout, child, _guard: guard }))
     }
@@ -157,9 +197,8 @@ impl PortConnection for PipedPort {
     }
 
     async fn receive(&self) -> Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(PIECE);
-        let read = self.stdout.lock().await.read_buf(&mut bytes).await;
-        if read.is_ok_and(|count| count > 0) {
+        let bytes = self.stdout.lock().await.read().await.map_err(|_| closed(self.port))?;
+        if !bytes.is_empty() {
             return Ok(bytes);
         }
         let status = self.child.lock().await.wait().await.map_err(|_| closed(self.port))?;
@@ -191,10 +230,11 @@ mod tests {
 
     use super::*;
 
+    /// Connects by a shell whose login script prints, as on many clusters.
     fn start(port: u16) -> Box<dyn PortConnection> {
-        let words = connect_request(None, port).command;
-        let mut command = Command::from(child::command(&words[0]));
-        command.args(&words[1..]);
+        let mut command = Command::from(child::command("sh"));
+        command.args(["-c", "echo '*** Welcome ***'; exec \"$@\"", "login"]);
+        command.args(connect_request(None, port).command);
         PipedPort::start(command, port).unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! The helpers of a check: a connection, jobs, and their results.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use weftrun_core::backend::{Backend, Capability, Rendered};
@@ -16,6 +16,24 @@ use super::{Checked, Fixture, Verdict};
 pub struct Bench<'a> {
     /// The backend's fixture.
     pub fixture: &'a dyn Fixture,
+    /// What it submitted.
+    pub(super) jobs: SubmittedJobs,
+}
+
+/// Jobs, each with the connection that it was submitted by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SubmittedJobs(Arc<Mutex<Vec<(Arc<dyn Backend>, JobHandle)>>>);
+
+impl SubmittedJobs {
+    /// Adds one.
+    pub fn add(&self, backend: &Arc<dyn Backend>, job: &JobHandle) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((backend.clone(), job.clone()));
+    }
+
+    /// Returns those that were added since it was called last.
+    pub fn take(&self) -> Vec<(Arc<dyn Backend>, JobHandle)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl std::fmt::Debug for Bench<'_> {
@@ -106,7 +124,7 @@ pub fn said(what: &'static str) -> impl Fn(Error) -> String {
 impl<'a> Bench<'a> {
     /// Creates a bench.
     pub fn new(fixture: &'a dyn Fixture) -> Self {
-        Self { fixture }
+        Self { fixture, jobs: SubmittedJobs::default() }
     }
 
     /// Connects.
@@ -146,6 +164,7 @@ impl<'a> Bench<'a> {
         let backend = self.connect().await?;
         let rendered = backend.render(&self.fixture.plan(spec)).map_err(said("render"))?;
         let handle = backend.submit(&rendered).await.map_err(said("submit"))?;
+        self.jobs.add(&backend, &handle);
         Ok(Submitted { backend, rendered, handle })
     }
 }

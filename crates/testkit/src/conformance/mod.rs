@@ -44,9 +44,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use weftrun_core::Result;
 use weftrun_core::backend::{Backend, Capability, PlannedJob};
-use weftrun_core::job::JobHandle;
+use weftrun_core::job::{Action, JobHandle};
 use weftrun_core::spec::{JobSpec, Launch, Role};
 
+use bench::SubmittedJobs;
 pub use bench::{Bench, Read, Submitted};
 
 /// The parts of a backend's test that the suite needs.
@@ -164,7 +165,9 @@ macro_rules! checks {
         $(
             let name = stringify!($path);
             if $only.is_empty() || $only.iter().any(|word| name.contains(word)) {
-                done.push(one(name, $fixture.patience(), Box::pin($path(Bench::new($fixture)))).await);
+                let bench = Bench::new($fixture);
+                let jobs = bench.jobs.clone();
+                done.push(one(name, $fixture.patience(), Box::pin($path(bench)), jobs).await);
             }
         )+
         done
@@ -248,6 +251,7 @@ async fn one(
     name: &'static str,
     patience: Duration,
     check: futures_util::future::BoxFuture<'_, Checked>,
+    jobs: SubmittedJobs,
 ) -> (&'static str, Verdict, Duration) {
     let began = Instant::now();
     let verdict = match tokio::time::timeout(patience, check).await {
@@ -255,5 +259,11 @@ async fn one(
         Ok(Err(why)) => Verdict::Failed(why),
         Err(_) => Verdict::Failed(format!("did not end in {} s", patience.as_secs())),
     };
+    if matches!(verdict, Verdict::Failed(_)) {
+        // What it left would take the nodes of the checks after it. They may have ended.
+        for (backend, job) in jobs.take() {
+            let _ = tokio::time::timeout(patience, backend.act(&job, Action::Cancel)).await;
+        }
+    }
     (name, verdict, began.elapsed())
 }
