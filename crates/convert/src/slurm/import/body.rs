@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::first_node::{self, FirstNode};
 use super::literal::{literal, raw_words};
 use weftrun_core::shell::{ScriptCommand, command_lines, is_variable};
 
@@ -119,9 +118,8 @@ pub(super) fn setup(chunks: &[Chunk]) -> (Vec<String>, Vec<(String, String)>) {
 
 impl Chunk {
     /// Returns whether the ranks see something of it that a rendered script does not pass on: an option of the shell that it does not
-    /// set itself, a trap, a redirection of all that follows, functions of the environment, or another value of a variable that it
-    /// sets itself.
-    pub fn reaches_the_ranks(&self, nodes: u32, first: &FirstNode) -> bool {
+    /// set itself, a trap, a redirection of all that follows, or functions of the environment.
+    pub fn reaches_the_ranks(&self) -> bool {
         let reaches = |command: &ScriptCommand| {
             let words = command.words.get(command.program + 1..).unwrap_or_default();
             match base(command, command.program) {
@@ -135,8 +133,7 @@ impl Chunk {
             }
         };
         let redirects = self.commands.is_empty() && self.text.trim_start().starts_with("exec ");
-        let sets = self.text.lines().any(|line| first_node::is_other_value(line, nodes, first));
-        redirects || sets || self.commands.iter().any(reaches)
+        redirects || self.commands.iter().any(reaches)
     }
 
     /// Returns the variables of an `export` of plain text; none for any other command.
@@ -164,15 +161,15 @@ fn is_known_option(word: &str) -> bool {
     letters || ["errexit", "nounset", "pipefail", "xtrace", "verbose"].contains(&word)
 }
 
-/// Returns whether a script sets an option of the shell, in its first line or before the ranks: `e` or `errexit`.
-pub(super) fn has_option(chunks: &[Chunk], of_first_line: &str, letter: char, name: &str) -> bool {
+/// Returns whether a script sets an option of the shell, in its first line or before the ranks: `errexit`, by its letter `e` where it
+/// has one.
+pub(super) fn has_option(chunks: &[Chunk], of_first_line: &str, letter: Option<char>, name: &str) -> bool {
+    let has_letter = |word: &str| letter.is_some_and(|letter| word.contains(letter));
     let sets = |chunk: &Chunk| {
         chunk.single().is_some_and(|(_, command)| {
-            let option = |word: &String| {
-                word == name || word.starts_with('-') && word.contains(letter) && letter != ' '
-            };
+            let option = |word: &String| word == name || word.starts_with('-') && has_letter(word);
             base(command, 0) == "set" && command.words.iter().skip(1).any(option)
         })
     };
-    of_first_line.contains(letter) || chunks.iter().any(sets)
+    has_letter(of_first_line) || chunks.iter().any(sets)
 }

@@ -6,24 +6,35 @@ use std::sync::LazyLock;
 use regex::Regex;
 use weftrun_core::shell::without_comment;
 
-/// Variables of which the rendered script sets its own values, and what separates words.
-const OWN: [&str; 8] =
-    ["MASTER_ADDR", "WORLD_SIZE", "NNODES", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "IFS"];
+/// Variables of which the rendered script sets its own values, whatever the script's are, and what separates words.
+const OWN: [&str; 6] = ["WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "IFS"];
 
 /// The variables that name the first node.
 #[derive(Debug, Default)]
 pub(super) struct FirstNode(BTreeSet<String>);
 
 impl FirstNode {
-    /// Reads the assignments of a command.
-    pub fn read(&mut self, text: &str) {
-        for (name, value) in text.lines().flat_map(assignments) {
-            if self.is_value(value) {
+    /// Reads the assignments of a command. Returns whether one of them gives a variable that the rendered script sets itself a value
+    /// that may be another one.
+    pub fn read(&mut self, text: &str, nodes: u32) -> bool {
+        let mut is_other = false;
+        for (name, value) in assignments(text) {
+            let is_first = self.is_value(value);
+            let plain = value.trim_matches('"').trim_start_matches('$').trim_matches(['{', '}']);
+            is_other |= match name {
+                "MASTER_ADDR" => !is_first,
+                "NNODES" => {
+                    plain != "SLURM_NNODES" && plain != "SLURM_JOB_NUM_NODES" && plain != nodes.to_string()
+                }
+                name => OWN.contains(&name),
+            };
+            if is_first {
                 self.0.insert(name.to_owned());
             } else {
                 self.0.remove(name);
             }
         }
+        is_other
     }
 
     fn is_value(&self, value: &str) -> bool {
@@ -50,24 +61,11 @@ impl FirstNode {
     }
 }
 
-/// Returns the variables that a line sets, with their values.
-fn assignments(line: &str) -> Vec<(&str, &str)> {
+/// Returns the variables that a command sets, with their values, line by line.
+pub(super) fn assignments(text: &str) -> impl Iterator<Item = (&str, &str)> {
     const SETS: &str = r#"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)=("\$\([^)]*\)"|\$\([^)]*\)\S*|"[^"]*"\S*|'[^']*'\S*|[^\s;&|]*)"#;
     static SET: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SETS).ok());
-    let found = SET.iter().flat_map(|set| set.captures_iter(without_comment(line)));
-    found.filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?.as_str()))).collect()
-}
-
-/// Returns whether a line gives a variable that the rendered script sets itself a value that may be another one.
-pub(super) fn is_other_value(line: &str, nodes: u32, first: &FirstNode) -> bool {
-    assignments(line).into_iter().filter(|(name, _)| OWN.contains(name)).any(|(name, value)| {
-        let plain = value.trim_matches('"').trim_start_matches('$').trim_matches(['{', '}']);
-        match name {
-            "MASTER_ADDR" => !first.is_value(value),
-            "NNODES" => {
-                plain != "SLURM_NNODES" && plain != "SLURM_JOB_NUM_NODES" && plain != nodes.to_string()
-            }
-            _ => true,
-        }
-    })
+    let of_line = |line| SET.iter().flat_map(move |set| set.captures_iter(without_comment(line)));
+    let found = text.lines().flat_map(of_line);
+    found.filter_map(|found| Some((found.get(1)?.as_str(), found.get(2)?.as_str())))
 }

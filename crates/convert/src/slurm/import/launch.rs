@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::body::{self, Chunk, base};
-use super::first_node::FirstNode;
+use super::first_node::{FirstNode, assignments};
 use super::literal::literal;
 use super::{Import, lost};
 use crate::kubeflow::TORCHRUN_OPTIONS;
@@ -77,8 +77,7 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     }
     let mut first_node = FirstNode::default();
     for chunk in before {
-        first_node.read(&chunk.text);
-        if chunk.reaches_the_ranks(import.role.nodes, &first_node) {
+        if first_node.read(&chunk.text, import.role.nodes) || chunk.reaches_the_ranks() {
             let line = chunk.text.trim().lines().next().unwrap_or_default().trim();
             return Err(format!("`{line}` reaches the ranks"));
         }
@@ -88,22 +87,19 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     if works_inside || prepares && !import.container.is_empty() {
         return Err("the whole script runs in the container of its `#SBATCH` lines".to_owned());
     }
-    let traces = |letter, name| body::has_option(before, &import.shell_options, letter, name);
-    if traces('x', "xtrace") || traces('v', "verbose") {
+    let shell_options = import.shell_options.clone();
+    let has_option = |letter, name| body::has_option(before, &shell_options, letter, name);
+    if has_option(Some('x'), "xtrace") || has_option(Some('v'), "verbose") {
         import.findings.push(lost("`set -x`").fix("nothing, if the log need not show each command"));
     }
     let reads_variables = |chunk: &Chunk| !chunk.is_empty() && chunk.text.contains('$');
-    if body::has_option(before, &import.shell_options, 'u', "nounset")
-        && before.iter().chain([chunk]).any(reads_variables)
-    {
+    if has_option(Some('u'), "nounset") && before.iter().chain([chunk]).any(reads_variables) {
         let what = "`set -u`: a variable that is not set ends the script, and not the job";
         import.findings.push(lost(what).fix("nothing, if all variables are set; else check them in `setup`"));
     }
     let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
-    let stops = |letter, name| body::has_option(before, &import.shell_options, letter, name);
-    let (at_errors, of_pipelines) = (stops('e', "errexit"), stops(' ', "pipefail"));
-    import.setup(&lines, at_errors, of_pipelines);
+    import.setup(&lines, has_option(Some('e'), "errexit"), has_option(None, "pipefail"));
     import.port(before);
     for word in assigned {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -141,10 +137,7 @@ impl Import {
     /// Leaves out the port that the script gives its first rank: the rendered script sets one, behind `setup`.
     fn port(&mut self, before: &[Chunk]) {
         const NAME: &str = "MASTER_PORT";
-        let sets = |word: &String| word.split_once('=').is_some_and(|(name, _)| name == NAME);
-        if before.iter().flat_map(|chunk| &chunk.commands).any(|command| command.words.iter().any(sets))
-            || before.iter().any(|chunk| chunk.text.trim_start().starts_with("MASTER_PORT="))
-        {
+        if before.iter().flat_map(|chunk| assignments(&chunk.text)).any(|(name, _)| name == NAME) {
             self.spec.env.retain(|variable| variable.name != NAME);
             let fix = "nothing, if only the ranks use it: weftrun gives each job a port";
             self.findings.push(lost("`MASTER_PORT` of the script").fix(fix));

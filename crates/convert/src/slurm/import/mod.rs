@@ -82,7 +82,9 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
         import.findings.push(Finding::warning("W-IMPORT-LOST", what).fix(fix));
     }
     import.options()?;
-    import.unnamed(text);
+    if !options.has("job-name") {
+        import.unnamed(text);
+    }
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
     import.unrequested_gpus(&script);
@@ -123,8 +125,6 @@ struct Import {
     findings: Vec<Finding>,
     /// The directives of pyxis as they stand: its container is that of the whole script.
     container: Vec<String>,
-    /// Whether the script names its job.
-    named: bool,
     /// Tasks on each node, where the script sets it.
     tasks: Option<u32>,
     cpus_per_task: Option<u32>,
@@ -139,9 +139,7 @@ struct Import {
 impl Import {
     fn new(options: Directives, whole: bool) -> Self {
         let mut options = options.last_of_each();
-        let given = options.take_value("job-name");
-        let named = given.is_some();
-        let name = given.unwrap_or_else(|| "job".to_owned());
+        let name = options.take_value("job-name").unwrap_or_else(|| "job".to_owned());
         let mut spec = JobSpec::default();
         spec.name = label(&name);
         let mut findings = Vec::new();
@@ -159,7 +157,6 @@ impl Import {
             options,
             findings,
             container: Vec::new(),
-            named,
             tasks,
             cpus_per_task,
             whole,
@@ -169,10 +166,9 @@ impl Import {
         }
     }
 
-    /// Warns where the script uses its job's name, and no line gives one.
+    /// Warns where a script whose lines give its job no name uses it.
     fn unnamed(&mut self, text: &str) {
-        let used = ["%x", "SLURM_JOB_NAME"].into_iter().find(|used| text.contains(used));
-        if let Some(used) = used.filter(|_| !self.named) {
+        if let Some(used) = ["%x", "SLURM_JOB_NAME"].into_iter().find(|used| text.contains(used)) {
             let message = format!(
                 "`{used}` is the name of the script's file, since no `#SBATCH` line names the job; `job` is written"
             );
