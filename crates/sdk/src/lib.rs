@@ -191,7 +191,7 @@ pub fn link() {
     weftrun_backends::link();
 }
 
-pub use weftrun_backends::{clock, insecurity};
+pub use weftrun_backends::{clock, insecurity, random};
 
 /// Runs the supervisor of a job of the `local` backend, as the hidden `weftrun supervise DIR` does.
 #[cfg(feature = "local")]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
+use weftrun::files::NamedFile;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -77,17 +78,12 @@ pub fn run(context: &Context, args: &SkillArgs) -> Result<u8> {
     let failed = |error: std::io::Error| {
         Error::new(
             ErrorKind::Io,
-            format!("cannot write SKILL.md to `{}`: {error}", clean_text(&dir.display().to_string())),
+            format!("cannot make the folder `{}`: {error}", clean_text(&dir.display().to_string())),
         )
         .with_source(error)
     };
     std::fs::create_dir_all(dir).map_err(failed)?;
-    // Whole or not at all.
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
-    std::io::Write::write_all(&mut file, page.as_bytes()).map_err(failed)?;
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    file.as_file().set_permissions(readable).map_err(failed)?;
-    file.persist(dir.join("SKILL.md")).map_err(|error| failed(error.error))?;
+    NamedFile::check(&dir.join("SKILL.md"))?.write(page.as_bytes())?;
     Ok(exit_codes::OK)
 }
 

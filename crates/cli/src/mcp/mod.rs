@@ -291,11 +291,7 @@ fn verdict(answer: Answer, code: i32) -> Answer {
 
 /// Returns a number that nobody can guess.
 fn number() -> Reply<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Answer::from(Error::new(ErrorKind::Io, format!("the system gives no random number: {error}")))
-    })?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+    Ok(format!("{:032x}", weftrun::random::bits()?))
 }
 
 /// Returns what the work gives, or an error at its deadline or when the client has cancelled the request. Dropping the work stops it.
