@@ -282,8 +282,7 @@ impl LogFile {
     /// Keeps the exit codes that srun prints of tasks.
     fn note_ends(&mut self, line: &[u8]) {
         let tasks = self.header.as_ref().map_or(0, Header::tasks_of_one_role);
-        let known = |end: &(u32, i32)| end.0 < tasks;
-        self.task_codes.extend(streams::ends_in(line).into_iter().flatten().filter(known));
+        self.task_codes.extend(streams::ends_in(line, tasks).into_iter().flatten());
     }
 
     /// Returns the end of every stream, with the exit code that the script reported: the tasks of an array

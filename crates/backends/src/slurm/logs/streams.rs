@@ -149,10 +149,10 @@ impl Header {
     }
 }
 
-/// Returns the exit codes of tasks in a line of srun, as `srun: error: node1: tasks 0-1,3: Terminated`; none for any other
-/// line. A signal is 128 and its number, as in a shell.
-pub fn ends_in(line: &[u8]) -> Option<Vec<(u32, i32)>> {
-    let text = std::str::from_utf8(line).ok()?.strip_prefix("srun: error: ")?.trim_end();
+/// Returns the exit codes of the first `count` tasks in a line of srun, as `srun: error: node1: tasks 0-1,3: Terminated`; none for any
+/// other line. A signal is 128 and its number, as in a shell.
+pub fn ends_in(line: &[u8], count: u32) -> Option<impl Iterator<Item = (u32, i32)>> {
+    let text = std::str::from_utf8(line.strip_prefix(b"srun: error: ")?).ok()?.trim_end();
     let (_, text) = text.split_once(": task")?;
     let (tasks, how) = text.strip_prefix('s').unwrap_or(text).split_once(": ")?;
     let code = match how.strip_prefix("Exited with exit code ") {
@@ -162,10 +162,11 @@ pub fn ends_in(line: &[u8]) -> Option<Vec<(u32, i32)>> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
-        (last < MOST_TASKS).then_some(first..=last)
+        (last < MOST_TASKS).then_some(first..last.saturating_add(1).min(count))
     };
     let ranges: Vec<_> = tasks.split(',').map(range).collect::<Option<_>>()?;
-    Some(ranges.into_iter().flatten().take(MOST_TASKS as usize).map(|task| (task, code)).collect())
+    // A job wrote the line: it may name a task again and again.
+    Some(ranges.into_iter().flatten().take(count as usize).map(move |task| (task, code)))
 }
 
 /// The words of srun for the signals that end tasks.
