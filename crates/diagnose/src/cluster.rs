@@ -70,9 +70,8 @@ pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
         "nothing, if it may run again: it is queued again and starts when nodes are free; else cancel it"
             .clone_into(&mut cause.fix);
     }
-    if matches!(phase, JobPhase::Running | JobPhase::Restarting) && why.cause.is_some() {
-        let state = why.state;
-        *why = Why { state, ..std::mem::take(why).not_ended() };
+    if matches!(phase, JobPhase::Running | JobPhase::Restarting) {
+        why.wait_for_the_end();
     }
     let reason = &job.summary.reason;
     if why.state == WhyState::Failed && why.cause.is_none() {

@@ -54,7 +54,7 @@ pub(crate) fn findings(host: &str, fact: impl Fn(&str) -> String) -> Vec<Finding
     let bridges = fact(ACS);
     if !bridges.is_empty() {
         let message = format!(
-            "{host}: ACS is on in {bridges} PCIe bridges, which sends direct traffic by way of the processor"
+            "{host}: ACS is on in {bridges} PCIe bridges, which may send direct traffic by way of the processor"
         );
         add(
             "VERIFY-ACS",

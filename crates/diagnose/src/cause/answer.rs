@@ -168,16 +168,20 @@ impl Why {
         }
     }
 
-    /// Returns the answer for a job that has not ended: a loss of its nodes may only queue it again, and a second job of its kind
-    /// would then run beside it.
+    /// Returns the answer for a job that has not ended.
     #[must_use]
     pub fn not_ended(mut self) -> Self {
+        self.wait_for_the_end();
+        self.state = WhyState::Running;
+        self
+    }
+
+    /// Advises to wait: a loss of its nodes may only queue the job again, and a second one would then run beside it.
+    pub(crate) fn wait_for_the_end(&mut self) {
         if let Some(cause) = self.cause.as_mut().filter(|cause| cause.class.is_over_when_queued_again()) {
             "nothing yet: the job has not ended, and its cluster may queue it again; submit it again only once `weftrun describe` says that it ended"
                 .clone_into(&mut cause.fix);
         }
-        self.state = WhyState::Running;
-        self
     }
 
     /// Returns whether a rank counts as failed: only those that the cause names; where it names a node alone, those that
