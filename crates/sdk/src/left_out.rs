@@ -16,6 +16,9 @@ impl Client {
     /// have stay out of it, since Slurm refuses to leave them out. Suspects that it may run on are warned of.
     pub(crate) fn leave_out(&self, target: &TargetConfig, planned: &mut PlannedJob) {
         let (mut suspects, note) = self.suspects(target);
+        if planned.spec.avoids_suspects() && note.is_none() {
+            planned.plan.findings.extend(self.nothing_to_leave_out(target, &suspects));
+        }
         suspects.retain(|suspect| planned.avoided().all(|node| node != suspect.node));
         if planned.spec.avoids_suspects() {
             planned.left_out.append(&mut suspects);
@@ -25,11 +28,20 @@ impl Client {
             planned.plan.findings.extend(absent);
             suspects.retain(|suspect| may_run_on(&planned.facts, &queues, &suspect.node));
         }
-        let left = |left: &LeftOut| {
-            Finding::info("NODE-LEFT-OUT", format!("left out: {} ({})", left.node, left.why)).at("avoid")
-        };
-        planned.plan.findings.extend(planned.left_out.iter().map(left));
+        planned.plan.findings.extend(planned.left_out.iter().map(finding_of));
         planned.plan.findings.extend(note.into_iter().chain(suspect(target, &suspects)));
+    }
+
+    /// Returns why `avoid = "suspects"` leaves out nothing; none where it leaves out nodes.
+    fn nothing_to_leave_out(&self, target: &TargetConfig, suspects: &[LeftOut]) -> Option<Finding> {
+        const NOTHING: &str = "`suspects` leaves out no node";
+        if self.job_history(target).is_none() {
+            let message = format!("{NOTHING}: no history of the jobs of this target is kept");
+            let fix = "name the nodes (`--avoid NODE`), or keep one: `[history] enabled = true`";
+            return Some(Finding::warning("NODE-LEFT-OUT", message).at("avoid").fix(fix));
+        }
+        let message = format!("{NOTHING}: the history suspects none");
+        suspects.is_empty().then(|| Finding::info("NODE-LEFT-OUT", message).at("avoid"))
     }
 
     /// Returns the nodes of a target that its history suspects, and a note where it cannot be read.
@@ -52,6 +64,11 @@ impl Client {
         let (suspects, note) = self.suspects(target);
         note.into_iter().chain(suspect(target, &suspects)).collect()
     }
+}
+
+/// Returns what a plan says of a node that is left out.
+pub(crate) fn finding_of(left: &LeftOut) -> Finding {
+    Finding::info("NODE-LEFT-OUT", format!("left out: {} ({})", left.node, left.why)).at("avoid")
 }
 
 /// Returns the queues that a job may run in, which are all if it names none; none for a queue that the cluster does not list, as

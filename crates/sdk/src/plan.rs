@@ -11,6 +11,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::attempts::Attempt;
 use crate::journal::{Owner, Record, RecordState};
+use crate::left_out::finding_of;
 #[cfg(feature = "image")]
 use crate::runtime::on_runtime;
 use crate::{Client, Job, Outcome, task_sets};
@@ -47,6 +48,18 @@ impl Plan {
 
     /// Makes it the plan of an attempt, whose submission has an id that every process makes alike.
     pub(crate) fn with_attempt(mut self, submission: SubmissionId, attempt: Attempt) -> Self {
+        let PlannedJob { left_out, plan, .. } = &mut self.planned;
+        // The node that failed is left out for the evidence against it, and not since its name stands in the attempt's job.
+        for failed in &attempt.left_out {
+            for left in left_out.iter_mut().filter(|left| left.node == failed.node) {
+                let (before, now) = (finding_of(left), finding_of(failed));
+                left.clone_from(failed);
+                plan.findings
+                    .iter_mut()
+                    .filter(|finding| **finding == before)
+                    .for_each(|finding| finding.clone_from(&now));
+            }
+        }
         (self.planned.submission, self.attempt) = (submission, Some(attempt));
         self
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use weftrun_core::backend::Backend;
 use weftrun_core::job::{JobFilter, JobSummary};
-use weftrun_core::spec::JobSpec;
+use weftrun_core::spec::{JobSpec, split_dependency};
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the job with handles in place of the names in `after`, as the target knows them now: a name may mean another job later.
@@ -12,27 +12,19 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// # Errors
 /// [`ErrorKind::NotFound`] for a name that no job has, [`ErrorKind::Usage`] for one that several have.
 pub(crate) async fn with_handles<'s>(backend: &dyn Backend, spec: &'s JobSpec) -> Result<Cow<'s, JobSpec>> {
-    if !backend.capability().dependencies || !spec.after.iter().any(|text| is_name(job_of(text))) {
+    if !backend.capability().dependencies || !spec.after.iter().any(|text| is_name(split_dependency(text).1))
+    {
         return Ok(Cow::Borrowed(spec));
     }
     let jobs = backend.list(&JobFilter::all()).await?;
     let mut named = spec.clone();
     for text in &mut named.after {
-        let job = job_of(text);
+        let (condition, job) = split_dependency(text);
         if is_name(job) {
-            let condition = text.strip_suffix(job).unwrap_or_default();
-            *text = format!("{condition}{}", only(&jobs, job)?.handle);
+            *text = format!("{condition}:{}", only(&jobs, job)?.handle);
         }
     }
     Ok(Cow::Owned(named))
-}
-
-/// Returns the job of a dependency, without its condition (`afterany:`).
-fn job_of(text: &str) -> &str {
-    match text.split_once(':') {
-        Some((condition, job)) if condition.starts_with("after") => job,
-        _ => text,
-    }
 }
 
 /// Returns whether a text is no handle and no id of a scheduler.
@@ -92,7 +84,7 @@ mod tests {
             ("4711", false),
             ("afterok:4711_2", false),
         ] {
-            assert_eq!(is_name(job_of(text)), name, "{text}");
+            assert_eq!(is_name(split_dependency(text).1), name, "{text}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use weftrun_core::backend::PlannedJob;
 use weftrun_core::job::{JobHandle, JobPhase, SET_LABEL, SubmissionId, TASKS_LABEL};
+use weftrun_core::spec::split_dependency;
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -13,16 +14,12 @@ use crate::refusals;
 /// Returns the dependencies of a planned job.
 pub(super) fn dependencies(job: &PlannedJob) -> Result<Vec<Dependency>> {
     let read = |text: &String| {
-        let (succeeded, named) = match text.split_once(':') {
-            Some(("afterok", named)) => (true, named),
-            Some(("afterany", named)) => (false, named),
-            Some((condition, _)) if condition.starts_with("after") => {
-                let message = format!("`after`: the local backend has no condition `{condition}`");
-                return Err(Error::new(ErrorKind::Unsupported, message).hint("use `afterok` or `afterany`"));
-            }
-            _ => (true, text.as_str()),
-        };
-        Ok(Dependency { job: named.to_owned(), succeeded })
+        let (condition, named) = split_dependency(text);
+        if !matches!(condition, "afterok" | "afterany") {
+            let message = format!("`after`: the local backend has no condition `{condition}`");
+            return Err(Error::new(ErrorKind::Unsupported, message).hint("use `afterok` or `afterany`"));
+        }
+        Ok(Dependency { job: named.to_owned(), succeeded: condition == "afterok" })
     };
     job.spec.after.iter().map(read).collect()
 }

@@ -19,6 +19,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::{Error, ErrorKind};
 
@@ -278,15 +279,16 @@ fn read_only(tool: &Tool) -> Answer {
 
 /// Adds what the exit code says beside the answer.
 fn verdict(answer: Answer, code: i32) -> Answer {
-    match code {
-        0 => answer,
-        1 => answer.note("Exit code 1: the job failed, or the verdict is bad."),
-        3 => answer.note("Exit code 3: it has errors."),
-        4 => answer.note("Exit code 4: refused; nothing was done."),
-        5 => answer.note("Exit code 5: nothing answered."),
-        7 => answer.note("Exit code 7: another fabric than planned."),
-        code => answer.note(format!("Exit code {code}.")),
-    }
+    let meaning = match u8::try_from(code).unwrap_or(exit_codes::BUG) {
+        exit_codes::OK => return answer,
+        exit_codes::JOB_FAILED => "the job failed, or the verdict is bad",
+        exit_codes::INVALID_SPEC => "it has errors",
+        exit_codes::REFUSED => "refused; nothing was done",
+        exit_codes::UNREACHABLE => "nothing answered",
+        exit_codes::FABRIC_NOT_AS_PLANNED => "another fabric than planned",
+        _ => return answer.note(format!("Exit code {code}.")),
+    };
+    answer.note(format!("Exit code {code}: {meaning}."))
 }
 
 /// Returns a number that nobody can guess.

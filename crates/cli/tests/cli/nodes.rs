@@ -64,11 +64,16 @@ fn suspects_are_warned_of_and_left_out() {
         assert!(text.contains(said), "{said}: {text}");
     }
     assert!(!text.contains("failed before"), "{text}");
+    assert!(!text.contains("leaves out no node"), "{text}");
     let sent = place.run("render -b prod --avoid suspects --avoid gpu-5 job.toml").ok().out;
     assert!(
         sent.contains("kubernetes.io/hostname") && sent.contains("gpu-17") && sent.contains("gpu-5"),
         "{sent}"
     );
+    // Nothing is left out: it says why.
+    place.run("history --forget --node gpu-17 -b prod").ok();
+    let none = place.run("plan -b prod --avoid suspects job.toml").ok();
+    assert!((none.out + &none.err).contains("`suspects` leaves out no node: the history suspects none"));
     let refused = place.run("plan -b prod --avoid gpu-[1-4] job.toml").code(3);
     assert!(refused.err.contains("`gpu-[1-4]` is not the name of a node"), "{}", refused.err);
 }

@@ -275,3 +275,12 @@ impl JobSpec {
         each.filter(|_| self.launch == Launch::Once).map(|each| each.into_iter().fold(0, u32::saturating_add))
     }
 }
+
+/// Returns the condition and the job of a dependency, which waits for a success where it names no condition: `afterok` and
+/// `slurm://prod/7` of `slurm://prod/7`.
+pub fn split_dependency(text: &str) -> (&str, &str) {
+    match text.split_once(':') {
+        Some((condition, job)) if condition.starts_with("after") => (condition, job),
+        _ => ("afterok", text),
+    }
+}

@@ -1,7 +1,7 @@
 //! A job of many tasks as an array, and the jobs that it starts after.
 
 use weftrun_core::job::JobHandle;
-use weftrun_core::spec::{JobSpec, Piece, TASK_VARIABLE, TASKS_VARIABLE};
+use weftrun_core::spec::{JobSpec, Piece, TASK_VARIABLE, TASKS_VARIABLE, split_dependency};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::RenderInput;
@@ -26,19 +26,11 @@ pub fn apply(spec: &JobSpec, own: &mut JobSettings) -> Result<()> {
     }
     let mut all: Vec<String> = own.dependency.take().into_iter().collect();
     for text in &spec.after {
-        let (condition, job) = split(text);
+        let (condition, job) = split_dependency(text);
         all.push(format!("{condition}:{}", id_of(job)?));
     }
     own.dependency = Some(all.join(","));
     Ok(())
-}
-
-/// Returns the condition and the job of a dependency.
-fn split(text: &str) -> (&str, &str) {
-    match text.split_once(':') {
-        Some((condition, job)) if condition.starts_with("after") => (condition, job),
-        _ => ("afterok", text),
-    }
 }
 
 /// Refuses a dependency on a job of another target, whose number may be another job here.
@@ -47,7 +39,7 @@ fn split(text: &str) -> (&str, &str) {
 /// [`ErrorKind::Usage`].
 pub fn refuse_other_target(spec: &JobSpec, target: &str) -> Result<()> {
     for text in &spec.after {
-        let (_, job) = split(text);
+        let (_, job) = split_dependency(text);
         let Ok(handle) = job.parse::<JobHandle>() else { continue };
         if handle.backend() != BACKEND || handle.target() != target {
             return Err(wrong(format!("`{job}` is not a job of target `{target}`")));
