@@ -527,10 +527,18 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         }
         _ => {}
     }
+    let host = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
+    let hosts: BTreeSet<String> = group.iter().filter_map(host).collect();
+    // One GPU of one host, or none is named.
+    let gpus: BTreeSet<Option<u32>> = group.iter().map(|one| one.gpu).collect();
+    let hosts_known = if gpus.len() == 1 { hosts.len() } else { 0 };
     if ranks.is_empty()
         && !matches!(grade, Grade::Rendezvous | Grade::Cluster | Grade::Ended | Grade::TimeLimit)
     {
-        confidence = Confidence::Low;
+        // A GPU of a host is as good as its rank.
+        let one_process =
+            matches!(grade, Grade::Nccl | Grade::Link) && hosts_known == 1 && !gpus.contains(&None);
+        confidence = if one_process { confidence.min(Confidence::Medium) } else { Confidence::Low };
     }
     let silent = if matches!(grade, Grade::Remote | Grade::Broken) { scene.silent() } else { None };
     if let Some(silent) = silent {
@@ -549,11 +557,6 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
             evidence.push(line);
         }
     }
-    let host = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
-    let hosts: BTreeSet<String> = group.iter().filter_map(host).collect();
-    // One GPU of one host, or none is named.
-    let gpus: BTreeSet<Option<u32>> = group.iter().map(|one| one.gpu).collect();
-    let hosts_known = if gpus.len() == 1 { hosts.len() } else { 0 };
     let (rule, what) = match (silent, together) {
         (Some(rank), _) => {
             let what = format!(

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use weftrun_core::Confidence;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{FabricPlan, Profiles};
@@ -1238,6 +1239,17 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
 }
 
 /// FastSocket's warnings about the queues of a NIC do not hide what ended the job, and alone are no failure.
+/// Against a node counts what is at least likely: a line of NCCL with its host and GPU is, though its rank is not known.
+#[test]
+fn a_gpu_of_a_host_is_as_good_as_its_rank() {
+    let retry = "NCCL WARN NET/IB : Got completion from peer 10.0.0.18<43210> with error 12, opcode 0, len 0, vendor err 129";
+    let sure = |lines: &[String]| cause_of(&lines.join("\n")).unwrap().confidence;
+    let line = |process: &str| format!("{process} {retry}");
+    assert_eq!(sure(&[line("gpu-17:100:300 [3]")]), Confidence::Medium);
+    let two = [line("gpu-17:100:300 [3]"), line("gpu-18:101:301 [4]")];
+    assert_eq!(sure(&two), Confidence::Low, "either may have lost the other");
+}
+
 #[test]
 fn what_fastsocket_goes_on_after_is_no_failure() {
     let warned = warn("net_fastsocket.cc:765", "Cannot get incoming CPU.")
