@@ -440,4 +440,10 @@ async fn an_imported_script_runs_what_the_script_would_have_run() {
         got.retain(|line| line.starts_with('['));
         assert_eq!((got, phase), (wanted, JobPhase::Succeeded), "{number}: {findings:?}");
     }
+    // A script that is carried as it is ends with a code of its own, whatever its ranks had.
+    let script = format!("{head}srun bash -c 'exit 3'\nexit 200\n");
+    let (spec, _) = weftrun_convert::import_sbatch(&script, false).expect("is imported");
+    let job = submit(&*backend, &planned(spec)).await;
+    output(&*backend, &job).await;
+    assert_eq!(backend.describe(&job).await.expect("is there").summary.exit_code, Some(200));
 }

@@ -110,12 +110,20 @@ impl Directives {
     /// Reads the options at the start of words; returns them and how many words they take.
     pub fn read(program: Program, words: &[String]) -> (Self, usize) {
         let (mut options, mut at) = (Self::default(), 0);
-        while let Some(word) = words.get(at) {
+        // `-ul` is `-u -l`: what stands behind a letter that takes no value.
+        let mut letters: Option<String> = None;
+        while let Some(word) = letters.as_ref().or_else(|| words.get(at)) {
             if word == "--" {
                 at += 1;
                 break;
             }
             let Some((name, mut value, takes)) = option(program, word) else { break };
+            let is_short = !word.starts_with("--");
+            letters = value.take_if(|_| is_short && takes == Some(Nothing)).map(|more| format!("-{more}"));
+            if letters.is_some() {
+                options.push(name, None);
+                continue;
+            }
             at += 1;
             // An unknown option's value is the next word, if that is no option itself.
             let next = words.get(at).filter(|next| match takes {
@@ -356,6 +364,14 @@ mod tests {
         let options = read("--exclusive -J \"a b\" --nice # -N 9");
         assert!(options.has("exclusive") && options.has("nice") && !options.has("nodes"), "{options:?}");
         assert_eq!(options.value("job-name"), Some("a b"));
+        // Letters that take no value stand together (getopt(3)); the last of them may take one.
+        for (line, names) in
+            [("-ul", "unbuffered label"), ("-lun4", "label unbuffered ntasks"), ("-K1", "kill-on-bad-exit")]
+        {
+            let (options, used) = Directives::read(Program::Srun, &[line.to_owned(), "python".to_owned()]);
+            let got: Vec<&str> = options.iter().map(|option| &*option.name).collect();
+            assert_eq!((got.join(" ").as_str(), used), (names, 1), "{line}");
+        }
     }
 
     /// docs.mila.quebec shares one GPU among tasks with `--ntasks-per-gpu`.

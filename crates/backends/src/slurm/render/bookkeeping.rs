@@ -114,8 +114,7 @@ const END: &str = r#"weftrun_end() {
   { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
-@REQUEUE@  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
-  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
+@REQUEUE@@RESULT@  printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
   weftrun_note "$weftrun_code"
 @LIBRARY@@CODE@  exit "$weftrun_code"
 }
@@ -123,6 +122,10 @@ trap weftrun_end EXIT
 trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job
+"#;
+
+/// Takes the exit code of the task that failed first for that of srun. A script that starts its ranks itself has a code of its own.
+const RESULT: &str = r#"  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
 "#;
 
 /// Removes the files that came with the job, so that copies of code do not pile up: those of exactly the archive's second, and what
@@ -170,6 +173,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
         Launch::Once => PROGRAM.replace("@SIGNALS@", SIGNALS),
         _ => String::new(),
     };
+    let result = if draft.job.spec.launch == Launch::Once { "" } else { RESULT };
     Ok(format!(
         "# weftrun's own part: a submission that Slurm has twice runs once; attempts and the exit code go to a file beside the log.\n\
          weftrun_base={dir}/\"{name}\"\n\
@@ -178,7 +182,11 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
         name = draft.log_name_in_shell(),
         submission = draft.job.submission,
         claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),
-        end = END.replace("@REQUEUE@", &requeue).replace("@LIBRARY@", &library).replace("@CODE@", code),
+        end = END
+            .replace("@REQUEUE@", &requeue)
+            .replace("@RESULT@", result)
+            .replace("@LIBRARY@", &library)
+            .replace("@CODE@", code),
     ))
 }
 

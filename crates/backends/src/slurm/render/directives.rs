@@ -41,6 +41,9 @@ const REFUSED: [(&str, &str); 7] = [
     ("error", "leave it out: standard error goes into the log that is followed"),
 ];
 
+/// Options that say how many tasks there are, of a job that starts its ranks itself.
+const OF_TASKS: [&str; 2] = ["ntasks", "ntasks-per-node"];
+
 /// Returns the options that a user's option replaces: those of which Slurm accepts only one, or with the same
 /// effect.
 fn replaced_by(option: &Directive) -> &'static [&'static str] {
@@ -50,6 +53,7 @@ fn replaced_by(option: &Directive) -> &'static [&'static str] {
         "cpus-per-gpu" => &["cpus-per-task"],
         "oversubscribe" => &["exclusive"],
         "gpus" | "gpus-per-task" | "gpus-per-socket" => &["gpus-per-node"],
+        "ntasks" => &["ntasks-per-node"],
         "gres"
             if option
                 .value
@@ -84,7 +88,9 @@ fn users_own(draft: &RenderInput<'_>, components: &mut [Directives]) -> Result<(
             refused.iter().find(|(name, _)| *name == option.name).map(|(_, instead)| *instead)
         };
         let name = &option.name;
-        let own = of(&REFUSED).map(|instead| (format!("weftrun sets `--{name}` itself"), instead));
+        let starts_ranks = draft.job.spec.launch != Launch::Once;
+        let refused = of(&REFUSED).filter(|_| starts_ranks || !OF_TASKS.contains(&name.as_str()));
+        let own = refused.map(|instead| (format!("weftrun sets `--{name}` itself"), instead));
         let of_submission =
             || of(&OF_SUBMISSION).map(|instead| (format!("`--{name}` cannot be used here"), instead));
         if let Some((why, instead)) = own.or_else(of_submission) {
@@ -335,7 +341,8 @@ fn cpus_per_task(draft: &RenderInput<'_>, role: &Role, tasks: u32, exclusive: bo
         let cpus = Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole();
         return Ok(Some((cpus / u64::from(tasks.max(1))).max(1)));
     }
-    let groups = nodes_of(draft, role).into_iter().filter(|_| exclusive && tasks == 1);
+    let is_one_task = tasks == 1 && draft.job.spec.launch != Launch::Once;
+    let groups = nodes_of(draft, role).into_iter().filter(|_| exclusive && is_one_task);
     Ok(groups.filter_map(|group| group.allocatable.get("cpu")?.parse::<u64>().ok()).min())
 }
 

@@ -79,6 +79,30 @@ impl Chunk {
             || self.single().is_some_and(|(_, command)| HARMLESS.contains(&base(command, command.program)))
     }
 
+    /// Returns whether it may see how many tasks and CPUs the job has, or in which folder it runs: any program but those that set up the
+    /// environment, and what names a variable of Slurm for them.
+    pub fn sees_the_job(&self) -> bool {
+        const BLIND: [&str; 12] = [
+            "module",
+            "ml",
+            "export",
+            "unset",
+            "ulimit",
+            "hostname",
+            "nvidia-smi",
+            "date",
+            "umask",
+            "alias",
+            "which",
+            "pwd",
+        ];
+        const OF_SHAPE: [&str; 6] =
+            ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS", "SLURM_CPUS", "SLURM_JOB_CPUS", "SLURM_STEP"];
+        let is_blind = |command: &ScriptCommand| BLIND.contains(&base(command, command.program));
+        let reads = OF_SHAPE.iter().any(|name| self.text.contains(name));
+        reads || !(self.is_farewell() || self.single().is_some_and(|(_, command)| is_blind(command)))
+    }
+
     /// Returns whether the job does and ends the same without it, behind the command that starts the ranks: nothing, or an
     /// `exit` with that command's result. A script ends with the result of its last command, whatever it is.
     pub fn is_no_change(&self) -> bool {

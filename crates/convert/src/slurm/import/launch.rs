@@ -6,6 +6,7 @@ use serde_json::json;
 use super::body::{self, Chunk, base};
 use super::first_node::{FirstNode, assignments};
 use super::literal::literal;
+use super::whole::argument_of;
 use super::{Import, lost};
 use crate::kubeflow::TORCHRUN_OPTIONS;
 use crate::slurm::{Directives, Program, Script};
@@ -82,6 +83,9 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
             return Err(format!("`{line}` reaches the ranks"));
         }
     }
+    if let Some(name) = argument_of(before) {
+        return Err(format!("the commands before the ranks read `{name}`"));
+    }
     let works_inside = import.container.iter().any(|option| option.starts_with("--container-workdir"));
     let prepares = before.iter().any(|chunk| !chunk.is_farewell() && chunk.exports().is_none());
     if works_inside || prepares && !import.container.is_empty() {
@@ -118,6 +122,7 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
         raw.iter().map(|raw| literal(raw).unwrap_or_else(|| (*raw).to_owned())).collect();
     let (options, used) = Directives::read(Program::Srun, &words);
     raw.iter().take(used).try_for_each(|raw| plain(raw).map(drop))?;
+    refuse_other_shape(import, &options, before)?;
     srun(import, options)?;
     let rest = raw.get(used..).unwrap_or_default();
     // srun looks a program up in the working directory too (srun(1)), and the shell of a rendered script does not.
@@ -154,6 +159,26 @@ fn plain(raw: &str) -> Simple<String> {
 
 fn is_mpirun(program: &str) -> bool {
     matches!(program, "mpirun" | "mpiexec" | "orterun" | "prterun")
+}
+
+/// Returns why the commands before `srun` would see another job where what it requests were requested of the whole job: Slurm sets
+/// variables for tasks and CPUs, and programs look at them.
+fn refuse_other_shape(import: &Import, options: &Directives, before: &[Chunk]) -> Simple {
+    let nodes = import.role.nodes;
+    let each = options.number("ntasks-per-node").or_else(|| options.number("ntasks").map(|all| all / nodes));
+    let other_tasks = each.is_some_and(|each| each != import.tasks.unwrap_or(1));
+    let other_cpus = options.number("cpus-per-task").is_some_and(|cpus| Some(cpus) != import.cpus_per_task);
+    let sees = before.iter().find(|chunk| chunk.sees_the_job());
+    match sees {
+        _ if other_tasks && import.cpus_per_task.is_some() && !other_cpus => {
+            Err("`srun` starts other tasks than the `#SBATCH` lines request CPUs for".to_owned())
+        }
+        Some(chunk) if other_tasks || other_cpus || options.has("chdir") => {
+            let line = chunk.text.trim().lines().next().unwrap_or_default().trim();
+            Err(format!("`srun` has other tasks, CPUs or another folder than `{line}` before it"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads srun's options.

@@ -158,7 +158,7 @@ fn arguments_files_and_nodes_of_the_command_line_are_told() {
     let spec = told("#!/bin/bash\n#SBATCH --gpus-per-node=8\nsrun --nodes=2 ./a\n", "uses 2");
     assert_eq!(spec.nodes(), 2);
     let spec = imported("#!/bin/bash\n#SBATCH -n 32 --gpus-per-node=8 --exclusive\nsrun -n $T ./a\n").0;
-    assert_eq!((spec.nodes(), spec.roles[0].ranks_per_node), (4, Some(8)));
+    assert_eq!((spec.nodes(), &spec.backend["slurm"]["sbatch"]), (4, &serde_json::json!(["--ntasks=32"])));
     told("#!/bin/bash\n#SBATCH -n 32\nsrun ./a\n", "Slurm chooses the nodes");
     for (body, part) in [
         (
@@ -265,8 +265,9 @@ fn an_export_stays_where_its_order_matters() {
 
 #[test]
 fn flags_of_srun_are_kept() {
+    let head = HEAD.replace(" --cpus-per-task=12", "");
     let (spec, said) = imported(&format!(
-        "{HEAD}srun -l -K --mpi pmix --cpu-bind=none --export=ALL,X=1 --container-image=a/b#c --network=no_vni --ntasks-per-node 8 bash -c 'exec ./a $SLURM_PROCID'\n"
+        "{head}srun -l -K --mpi pmix --cpu-bind=none --export=ALL,X=1 --container-image=a/b#c --network=no_vni --ntasks-per-node 8 bash -c 'exec ./a $SLURM_PROCID'\n"
     ));
     assert_eq!((spec.launch, spec.roles[0].procs_per_node()), (Launch::Mpi, 8));
     assert_eq!(spec.backend["slurm"]["srun"], serde_json::json!(["--cpu-bind=none", "--network=no_vni"]));
@@ -522,24 +523,22 @@ fn a_torchrun_that_does_not_join_its_nodes_is_said_to_do_it_now() {
 /// Tasks of all nodes are divided among those that only a command names.
 #[test]
 fn tasks_are_divided_among_the_nodes_that_a_command_names() {
-    for (head, body, nodes, each, gpus) in [
+    for (head, body, nodes, gpus) in [
         (
             "-n 16 --gpus-per-task=1",
             "if true; then srun torchrun --nnodes 2 --nproc_per_node 8 a.py; fi",
             2,
-            Some(8),
             8,
         ),
-        ("-n 16", "srun -N 4 bash -c \"python $X\"", 4, Some(4), 0),
-        ("-n 10", "if true; then srun torchrun --nnodes 4 a.py; fi", 4, Some(10), 0),
+        ("-n 16", "srun -N 4 bash -c \"python $X\"", 4, 0),
+        ("-n 10", "if true; then srun torchrun --nnodes 4 a.py; fi", 4, 0),
     ] {
         let (spec, said) = imported(&format!("#!/bin/bash\n#SBATCH {head}\n{body}\n"));
         let role = &spec.roles[0];
-        assert_eq!(
-            (role.nodes, role.ranks_per_node, role.gpus_per_node),
-            (nodes, each, gpus),
-            "{head} {body}"
-        );
+        assert_eq!((role.nodes, role.gpus_per_node), (nodes, gpus), "{head} {body}");
+        // Their number is kept as it stands.
+        let kept = spec.backend["slurm"]["sbatch"].to_string();
+        assert!(kept.contains(&format!("--ntasks={}", &head[3..5])), "{kept}");
         assert!(said.iter().any(|one| one.starts_with("W-IMPORT-NODES")), "{said:?}");
         assert_eq!(spec.ranks(), None, "the script starts them");
     }

@@ -2,13 +2,29 @@
 
 use std::sync::LazyLock;
 
+use serde_json::Value as Json;
+
 use super::Import;
-use crate::slurm::Script;
+use super::body::Chunk;
 use crate::slurm::script::leaves_nodes_to_slurm;
+use crate::slurm::{Directive, Script};
 use regex::Regex;
 use weftrun_core::Finding;
 use weftrun_core::shell::without_comment;
 use weftrun_core::spec::{Code, Launch};
+
+/// Options that say what the job has: nodes are a key of each job.
+const SHAPE: [&str; 9] = [
+    "gpus",
+    "gpus-per-node",
+    "gpus-per-task",
+    "gres",
+    "ntasks",
+    "ntasks-per-node",
+    "ntasks-per-gpu",
+    "cpus-per-task",
+    "gpu-bind",
+];
 
 impl Import {
     /// Carries the script as it is: it runs once, on the first node, as under sbatch.
@@ -21,11 +37,12 @@ impl Import {
         self.spec.launch = Launch::Once;
         self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text: format!("{first}\n{body}") });
         self.role.command = program.split(' ').chain(["job.sh"]).map(str::to_owned).collect();
-        self.role.ranks_per_node = self.tasks;
         // The script starts its containers itself; options of pyxis stay options of sbatch.
         self.spec.image = None;
         self.spec.volumes.clear();
         self.slurm.remove("mount-home");
+        // The program that runs it is the login shell.
+        self.slurm.remove("shell");
         let further = std::mem::take(&mut self.container);
         self.keep_for_sbatch(further);
         let message = format!("{why}: the script is carried as it is, and runs once, on the first node");
@@ -35,53 +52,39 @@ impl Import {
             self.arguments(body);
         }
         self.files_beside(body);
-        self.variables_of_options(body, script);
+        self.keep_shape(script);
     }
 
-    /// Warns where the script reads a variable that Slurm sets for an option of its own, and the job has another one.
-    fn variables_of_options(&mut self, body: &str, script: &Script<'_>) {
-        let Some(native) = script.components.first() else { return };
-        let kept = self.slurm.get("sbatch").map(ToString::to_string).unwrap_or_default();
-        let changed = [
-            ("SLURM_GPUS", "gpus", kept.contains("--gpus=")),
-            ("SLURM_GPUS_PER_NODE", "gpus-per-node", self.role.gpus_per_node > 0),
-            ("SLURM_NTASKS_PER_NODE", "ntasks-per-node", self.tasks.is_some()),
-        ];
-        for (name, option, is_set) in changed {
-            let was_set = native.has(option);
-            let reads = |text: &str| {
-                text.match_indices(name).any(|(at, _)| {
-                    let next = text.get(at + name.len()..).and_then(|rest| rest.chars().next());
-                    !next.is_some_and(|c| c == '_' || c.is_ascii_alphanumeric())
-                })
-            };
-            if was_set != is_set && body.lines().map(without_comment).any(reads) {
-                let (before, after) =
-                    if was_set { ("sets", "does not set") } else { ("does not set", "sets") };
-                let message = format!(
-                    "the script reads `{name}`, which Slurm {before} for its `#SBATCH` lines, and {after} for the job (`--{option}`)"
-                );
-                let fix = "set the variable in `[env]`, or change what the script reads";
-                self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix(fix));
-            }
+    /// Requests nodes, tasks, CPUs and GPUs by the script's own lines: Slurm sets variables for each of them, which the script and each
+    /// `srun` in it read.
+    fn keep_shape(&mut self, script: &Script<'_>) {
+        let name_of =
+            |option: &str| option.trim_start_matches("--").split('=').next().unwrap_or_default().to_owned();
+        if let Some(kept) = self.slurm.get_mut("sbatch").and_then(Json::as_array_mut) {
+            kept.retain(|option| !SHAPE.contains(&name_of(option.as_str().unwrap_or_default()).as_str()));
+        }
+        let native = script.components.first().cloned().unwrap_or_default().last_of_each();
+        let of_shape = |option: &&Directive| SHAPE.contains(&option.name.as_str()) && !self.is_key(option);
+        let own: Vec<String> = native.iter().filter(of_shape).map(Directive::written).collect();
+        self.keep_for_sbatch(own);
+        self.role.cpus = None;
+        self.role.ranks_per_node = self.tasks.filter(|_| native.has("ntasks-per-node"));
+    }
+
+    /// Returns whether a key of the job file is rendered as this option.
+    fn is_key(&self, option: &Directive) -> bool {
+        let number = option.value.as_deref().and_then(|value| value.parse().ok());
+        match option.name.as_str() {
+            "gpus-per-node" => number == Some(self.role.gpus_per_node),
+            "ntasks-per-node" => number.is_some() && number == self.tasks,
+            _ => false,
         }
     }
 
     /// Warns of positional parameters: a job has its arguments in the command.
     fn arguments(&mut self, body: &str) {
-        static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ARGUMENTS).ok());
-        // `getopts` and `shift` read them too. `${#NAME}` is a length.
-        const ARGUMENTS: &str = r"(?:^|[^\\$])(\$[1-9@*#]|\$\{(?:[1-9@*]|#[}@*])|\$\{?OPTARG\b)|\b(getopts?)\s|(?:^|[;&|]|\b(?:then|do|else)\s)\s*(shift)(?:\s*[;&|]|\s+\d|\s*$)";
-        // Functions have parameters of their own, and single quotes hold the text of other programs.
-        let Some(chunks) = super::body::chunks(body) else { return };
-        let of_script = chunks.iter().filter(|chunk| !chunk.is_function());
-        let found = of_script.flat_map(|chunk| chunk.text.lines()).map(without_comment).find_map(|line| {
-            let bare: String = line.split('\'').step_by(2).collect();
-            let found = ARGUMENT.as_ref()?.captures(&bare)?;
-            let name = found.iter().skip(1).flatten().next()?;
-            Some(name.as_str().replace(['{', '}'], ""))
-        });
-        if let Some(name) = found {
+        let chunks = super::body::chunks(body);
+        if let Some(name) = chunks.and_then(|chunks| argument_of(&chunks)) {
             let message =
                 format!("the script reads `{name}`, an argument after `sbatch SCRIPT`; the job has none");
             let fix = "add the arguments to `command`, behind \"job.sh\"";
@@ -150,4 +153,19 @@ impl Import {
         };
         self.findings.push(Finding::warning("W-IMPORT-NODES", why).fix("set `nodes`"));
     }
+}
+
+/// Returns the first positional parameter that commands read: an argument after `sbatch SCRIPT`.
+pub(super) fn argument_of(chunks: &[Chunk]) -> Option<String> {
+    static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ARGUMENTS).ok());
+    // `getopts` and `shift` read them too. `${#NAME}` is a length.
+    const ARGUMENTS: &str = r"(?:^|[^\\$])(\$[1-9@*#]|\$\{(?:[1-9@*]|#[}@*])|\$\{?OPTARG\b)|\b(getopts?)\s|(?:^|[;&|]|\b(?:then|do|else)\s)\s*(shift)(?:\s*[;&|]|\s+\d|\s*$)";
+    // Functions have parameters of their own, and single quotes hold the text of other programs.
+    let of_script = chunks.iter().filter(|chunk| !chunk.is_function());
+    of_script.flat_map(|chunk| chunk.text.lines()).map(without_comment).find_map(|line| {
+        let bare: String = line.split('\'').step_by(2).collect();
+        let found = ARGUMENT.as_ref()?.captures(&bare)?;
+        let name = found.iter().skip(1).flatten().next()?;
+        Some(name.as_str().replace(['{', '}'], ""))
+    })
 }

@@ -103,21 +103,46 @@ fn a_script_in_a_container_is_kept_whole() {
     assert_eq!(spec.image.as_deref(), Some("nvcr.io/nvidia/pytorch:24.01-py3"));
 }
 
-/// A script that reads what Slurm sets for another option of the job's is told so.
+/// What a carried script requests is requested by its own lines: Slurm sets variables for each, which it reads.
 #[test]
-fn variables_of_changed_options_are_told() {
-    for (head, body, told) in [
-        ("-N 1 --gpus=4", "torchrun --nproc_per_node=$SLURM_GPUS a.py", true),
-        ("-N 1 --gpus=4", "torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE a.py", true),
-        ("-N 1 --gpus-per-node=4", "torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE a.py", false),
-        ("-N 1 --gpus=4", "torchrun --nproc_per_node=4 $X", false),
+fn a_whole_script_has_its_own_requests() {
+    for (head, kept) in [
+        ("-N 1 --gpus=4", json!(["--gpus=4"])),
+        ("-N 2 --gres=gpu:4 -n 8 -c 3", json!(["--gres=gpu:4", "--ntasks=8", "--cpus-per-task=3"])),
+        ("-N 2 --gres=gpu:a100:4,nvme:1", json!(["--gres=gpu:a100:4,nvme:1"])),
+        ("-N 2 --ntasks-per-gpu=1 --gpus-per-node=2", json!(["--ntasks-per-gpu=1"])),
+        ("-N 2 --gpus-per-node=4 --ntasks-per-node=4", json!(null)),
     ] {
-        let (_, said) = imported(&format!("#!/bin/bash\n#SBATCH {head}\n{body}\n"));
-        assert_eq!(
-            said.iter().any(|one| one.contains("the script reads `SLURM_")),
-            told,
-            "{head} {body}: {said:?}"
-        );
+        let (spec, _) = imported(&format!("#!/bin/bash -l\n#SBATCH {head}\nsrun a $X\nsrun b $X\n"));
+        let own = &spec.backend.get("slurm").map_or(json!(null), |own| own["sbatch"].clone());
+        assert_eq!((spec.launch, own), (Launch::Once, &kept), "{head}");
+        assert!(spec.roles[0].gpus_per_node > 0, "the fabric is decided by it: {head}");
+        assert!(!spec.backend.get("slurm").is_some_and(|own| own.get("shell").is_some()), "one login");
+    }
+}
+
+/// Where the commands before `srun` may see the tasks of the job, and `srun` has others, the script is carried.
+#[test]
+fn commands_before_the_ranks_see_the_job_of_the_script() {
+    let launch =
+        |head: &str, body: &str| imported(&format!("#!/bin/bash\n#SBATCH {head}\n{body}\n")).0.launch;
+    for (head, body, converted) in [
+        (
+            "-N 2 --ntasks=8 --ntasks-per-node=4",
+            "mpirun python pre.py\nsrun --ntasks-per-node=1 -n 2 python a.py",
+            false,
+        ),
+        ("-N 2 --ntasks-per-node=4", "python pre.py\nsrun python a.py", true),
+        ("-N 2", "module load cuda\nsrun --ntasks-per-node=4 python a.py", true),
+        ("-N 2", "module load cuda/$SLURM_NTASKS\nsrun --ntasks-per-node=4 python a.py", false),
+        ("-N 2 -c 2 --exclusive", "srun -n 8 python a.py", false),
+        ("-N 2 -c 2 --exclusive", "srun -n 8 -c 4 python a.py", true),
+        ("-N 2", "source venv/bin/activate\nsrun --chdir=/tmp python a.py", false),
+        ("-N 2", "srun --chdir=/tmp python a.py", true),
+        ("-N 2 --ntasks-per-node=2", "module load $1\nsrun python a.py", false),
+        ("-N 2 --ntasks-per-node=2", "f() { module load $1; }\nf cuda\nsrun -ul python a.py", true),
+    ] {
+        assert_eq!(launch(head, body) != Launch::Once, converted, "{head} {body}");
     }
 }
 
