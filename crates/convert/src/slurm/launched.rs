@@ -73,9 +73,11 @@ impl Launched {
     }
 
     fn srun(&mut self, step: &Directives, options: &Directives) {
-        let gpus = step.gpus_per_node().filter(|_| step.number("gpus").is_none());
+        let gpus = step.gpus_per_node().filter(|gpus| *gpus > 0 && step.number("gpus").is_none());
         let each = step.number("ntasks-per-node").or_else(|| options.number("ntasks-per-node"));
-        let each = each.or(gpus).or_else(|| options.gpus_per_node()).filter(|each| *each > 0);
+        // Tasks may share GPUs: their number tells that of the nodes only where nothing else does.
+        let by_gpus = || gpus.or_else(|| options.gpus_per_node()).filter(|_| options.named_nodes().is_none());
+        let each = each.or_else(by_gpus).filter(|each| *each > 0);
         let by_tasks = || step.number("ntasks").zip(each).map(|(all, each)| all.div_ceil(each));
         self.nodes = self.nodes.max(several(step.number("nodes").or_else(by_tasks)));
         self.gpus = self.gpus.max(gpus);
@@ -127,6 +129,7 @@ mod tests {
             ("GPUS_PER_NODE=$(nvidia-smi -L | wc -l)\n./a", none),
             ("srun --gpus-per-task=2 --ntasks-per-node=4 ./a", (None, Some(8), None)),
             ("srun --nodes=1 --ntasks=1 hostname", none),
+            ("#SBATCH -N 1 -n 4 --gres=gpu:2\nsrun -n 4 --gpus-per-task=0 ./a", none),
             ("# srun -N 4 ./a", none),
             ("torchrun --nnodes=1:4 a.py", none),
         ] {

@@ -279,11 +279,11 @@ impl RenderInput<'_> {
                 let has = |name: &str| options.value(name).is_some();
                 let added =
                     if options.value("mem") == Some("0") { "`--exclusive --mem=0`" } else { "`--exclusive`" };
-                let share = match (role.cpus.is_some(), has("mem") && options.value("mem") != Some("0")) {
-                    (false, false) => "the tasks of a node share all of its CPUs and memory",
-                    (false, true) => "the tasks of a node share all of its CPUs",
-                    (true, false) => "the tasks of a node share all of its memory",
-                    (true, true) => "no other job runs on them",
+                let share = match (set, has("mem") && options.value("mem") != Some("0")) {
+                    (false, false) => "the tasks of a node share all of its CPUs, GPUs and memory",
+                    (false, true) => "the tasks of a node share all of its CPUs and GPUs",
+                    (true, false) => "the tasks of a node share all of its GPUs and memory",
+                    (true, true) => "the tasks of a node share all of its GPUs, and no other job runs there",
                 };
                 Some(finding(format!("whole nodes ({added}), because {why}: {share}")))
             }

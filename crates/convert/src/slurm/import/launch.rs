@@ -186,6 +186,10 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
     if options.has("het-group") || options.has("multi-prog") {
         return Err("the script's `srun` starts different programs".to_owned());
     }
+    if import.slurm.contains_key("export") && !options.has("export") {
+        let what = "`--export=NONE`, after which the script's `srun` passes no variables on: the ranks of the job get them";
+        import.findings.push(lost(what).fix("nothing, if the ranks may have the variables of the job"));
+    }
     let nodes = import.role.nodes;
     let number = Directives::number;
     let (on, tasks, each) =
