@@ -23,10 +23,12 @@ and Ctrl-C interrupts them.
 from __future__ import annotations
 
 import os
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union, overload
 
 from . import _native, errors, spec
 from ._client import Client, Job, Plan, Spec, _default_client, _given, reload
+from ._executor import Executor, JobFuture
+from ._functions import FunctionJob
 from ._reports import (
     Doctor,
     Finding,
@@ -51,10 +53,13 @@ __all__ = [
     "Client",
     "Doctor",
     "Error",
+    "Executor",
     "Finding",
+    "FunctionJob",
     "Health",
     "Import",
     "Job",
+    "JobFuture",
     "JobSpec",
     "Lint",
     "LogLine",
@@ -86,6 +91,7 @@ __all__ = [
     "why",
 ]
 
+T = TypeVar("T")
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 
@@ -109,12 +115,29 @@ def plan(
     return _default_client().plan(spec, backend, profile=profile, online=online)
 
 
-def submit(spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> Job:
-    """Submits a job exactly once.
+@overload
+def submit(spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> Job: ...
+
+
+@overload
+def submit(spec: Callable[..., T], *args: Any, **keywords: Any) -> FunctionJob[T]: ...
+
+
+def submit(spec: Any, *args: Any, **keywords: Any) -> Any:
+    """Submits a job exactly once: a ``dict``, the path of a job file, or a function with its arguments.
+
+        job = weftrun.submit(train, lr=1e-3, nodes=2, gpus_per_node=8, backend="prod")
+        print(job.result())
+
+    Each rank calls the function, and the folder of the call brings back what each returned or raised. Keywords that are keys of a
+    job file are the job's, and so are ``backend``, ``profile``, ``folder`` (where the folders of calls are made, on a file system
+    that both sides see; by default ``.weftrun/functions``), ``folder_there`` (the same folder as the ranks see it), ``python``
+    (their interpreter), ``job`` (a ``dict`` of further keys) and ``restarts`` (how often checkpoints start it again). All others are
+    the function's. It needs ``weftrun[functions]``.
 
     After :class:`errors.UnreachableError` the job may exist: see :func:`jobs` before you submit it again.
     """
-    return _default_client().submit(spec, backend, profile=profile)
+    return _default_client().submit(spec, *args, **keywords)
 
 
 def attach(handle: str) -> Job:

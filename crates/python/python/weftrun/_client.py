@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import sysconfig
 import threading
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import overload
 
 from . import _html, _native, errors
 from ._reports import Doctor, Health, Logs, Probe, Ran, Report, Status, Transport, Verify, Why, _Report, _time
 from .spec import JobSpec
+
+if TYPE_CHECKING:
+    from ._functions import FunctionJob
+
+T = TypeVar("T")
+
+#: The phases of a job that has ended.
+_ENDS = ("succeeded", "failed", "cancelled")
 
 #: A job: the keys of a job file, or the path of one.
 Spec = Union[JobSpec, str, "os.PathLike[str]"]
@@ -70,8 +80,22 @@ class Client:
         """Plans a job; see :func:`weftrun.plan`."""
         return Plan(self, self._here().plan(*_given(spec), backend, profile, online))
 
-    def submit(self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> "Job":
-        """Submits a job exactly once; see :func:`weftrun.submit`."""
+    @overload
+    def submit(self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> "Job": ...
+
+    @overload
+    def submit(self, spec: Callable[..., T], *args: Any, **keywords: Any) -> "FunctionJob[T]": ...
+
+    def submit(self, spec: Any, *args: Any, **keywords: Any) -> Any:
+        """Submits a job exactly once, or a call of a function; see :func:`weftrun.submit`."""
+        if callable(spec):
+            # It needs this module.
+            from ._functions import submit_function
+
+            return submit_function(self, spec, args, keywords)
+        return self._submit(spec, *args, **keywords)
+
+    def _submit(self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> "Job":
         return self.plan(spec, backend, profile=profile, online=True).submit()
 
     def attach(self, handle: str) -> "Job":
@@ -201,6 +225,23 @@ class Job:
         Raises :class:`errors.TimedOutError` after ``timeout`` seconds; the job goes on.
         """
         return Status(self._here().wait(timeout))
+
+    def _ended(self) -> Optional[Status]:
+        """Returns how the job ended; none while it goes on. It does not wait."""
+        return Job.wait(self) if self.describe()["phase"] in _ENDS else None
+
+    def __await__(self) -> Generator[Any, None, Status]:
+        """Waits for the end of the job; other tasks of the loop continue. A cancelled task leaves the job as it is."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Status:
+        loop, pause = asyncio.get_running_loop(), 0.1
+        while True:
+            status = await loop.run_in_executor(None, self._ended)
+            if status is not None:
+                return status
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 5.0)
 
     def logs(
         self,
