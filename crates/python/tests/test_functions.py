@@ -41,7 +41,7 @@ def test_each_rank_has_a_result(home: Path) -> None:
     assert os.stat(job.folder).st_mode & 0o777 == 0o700
     again = pickle.loads(pickle.dumps(job))
     assert again == job and hash(again) == hash(job) and again.results() == job.results()
-    assert weftrun.FunctionJob.attach(job.handle, job.folder).result() == (0, 2, 27)
+    assert weftrun.FunctionJob.attach(job.folder).result() == (0, 2, 27)
     job.delete()
     assert not os.path.exists(job.folder)
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_sent_is_told_before_anything_is_sent(home: Path) -> None
     with pytest.raises(weftrun.errors.InvalidSpecError):
         weftrun.submit(cubed, 3, name="No Label", backend="local")
     assert weftrun.jobs("local", all=True) == []
-    assert not list((home / ".weftrun/functions").iterdir())
+    assert [path.name for path in (home / ".weftrun/functions").iterdir()] == [".gitignore"]
 
 
 def test_a_parameter_with_the_name_of_a_key_is_bound_or_in_the_spec() -> None:
@@ -224,9 +224,12 @@ class Training:
 def test_a_checkpoint_starts_the_call_again_where_it_was(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "weftrun")
     job = weftrun.submit(Training(), 4, backend="local")
-    first = job.handle
+    first, other = job.handle, pickle.loads(pickle.dumps(job))
     assert job.result(timeout=PATIENCE) == [2, 4]
     assert job.handle != first and "wrote a checkpoint" in caplog.text
+    # Who waited elsewhere goes on with the same job.
+    assert other.result(timeout=PATIENCE) == [2, 4] and other.handle == job.handle
+    assert len(weftrun.jobs("local", all=True)) == 2
 
 
 def test_checkpoints_have_a_limit() -> None:

@@ -30,6 +30,7 @@ from ._client import Client, Job, Plan, Spec, _default_client, _given, reload
 from ._executor import Executor, JobFuture
 from ._functions import FunctionJob
 from ._reports import (
+    Bandwidth,
     Doctor,
     Finding,
     Health,
@@ -38,6 +39,7 @@ from ._reports import (
     LogLine,
     Logs,
     Mutation,
+    Nodes,
     Probe,
     Ran,
     Report,
@@ -50,6 +52,7 @@ from .errors import Error
 from .spec import JobSpec
 
 __all__ = [
+    "Bandwidth",
     "Client",
     "Doctor",
     "Error",
@@ -65,6 +68,7 @@ __all__ = [
     "LogLine",
     "Logs",
     "Mutation",
+    "Nodes",
     "Plan",
     "Probe",
     "Ran",
@@ -75,12 +79,14 @@ __all__ = [
     "Verify",
     "Why",
     "attach",
+    "bandwidth",
     "doctor",
     "errors",
     "import_job",
     "jobs",
     "lint",
     "mutate",
+    "nodes",
     "plan",
     "probe",
     "reload",
@@ -88,6 +94,7 @@ __all__ = [
     "submit",
     "transport",
     "verify",
+    "verify_logs",
     "why",
 ]
 
@@ -184,9 +191,29 @@ def verify(
     )
 
 
+def verify_logs(paths: Paths, *, instance_type: Optional[str] = None) -> Verify:
+    """Judges the figures that a run of nccl-tests printed, without a cluster."""
+    return _default_client().verify_logs(_paths(paths), instance_type=instance_type)
+
+
 def probe(spec: Spec, backend: Optional[str] = None, *, timeout: float = 600) -> Probe:
     """Runs a job that only reports what its nodes have; see :meth:`Client.probe`."""
     return _default_client().probe(spec, backend, timeout=timeout)
+
+
+def nodes(backend: Optional[str] = None, *, bad: bool = False, offline: bool = False) -> Nodes:
+    """Judges the nodes of a target by the jobs that ran on them, and asks the cluster for its own word unless ``offline``.
+
+    ``bad`` selects those that are suspected or watched.
+    """
+    return _default_client().nodes(backend, bad=bad, offline=offline)
+
+
+def bandwidth(paths: Paths, *, instance_type: Optional[str] = None) -> Bandwidth:
+    """Returns how fast each collective is by the files of a profiler of NCCL, and which rank makes the others wait."""
+    # A bare word would be the name of a job.
+    files = [os.path.abspath(path) for path in _paths(paths)]
+    return _default_client().bandwidth(files, instance_type=instance_type)
 
 
 def lint(

@@ -147,7 +147,7 @@ class Executor(concurrent.futures.Executor):
         jobs = [future.job for future in self._running if future.job is not None]
         if jobs:
             names = "\n".join(f"  {job.handle}   {job.folder}" for job in jobs)
-            text = "%d jobs go on; `weftrun cancel HANDLE` ends one, and FunctionJob.attach(HANDLE, FOLDER) has its result:\n%s"
+            text = "%d jobs go on; `weftrun cancel HANDLE` ends one, and FunctionJob.attach(FOLDER) has its result:\n%s"
             _log.warning(text, len(jobs), names)
         if dropped:
             _log.warning("%d calls were cancelled before they were submitted", dropped)

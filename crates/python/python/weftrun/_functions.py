@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import difflib
-import importlib
 import inspect
 import json
 import logging
@@ -21,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from . import _native, _rank, errors
-from ._client import Client, Job, _default_client
-from ._reports import Status
+from ._client import Client, Job, Plan, _default_client
+from ._reports import Status, import_optional
 from .spec import JobSpec
 
 T = TypeVar("T")
@@ -40,6 +39,8 @@ _PODS = ("kubeflow", "runai")
 _RANK_OF = {"per-rank": "RANK", "torchrun": "RANK", "per-node": "NODE_RANK"}
 #: Seconds for which the files of a job that has ended may be late: a file system of the network shows them after a while.
 _LATE = 5.0
+#: Seconds for which another process may take to submit the job that follows a checkpoint.
+_TAKEN = 60.0
 
 
 def _error(kind: "type[errors.Error]", message: str, *hints: str) -> errors.Error:
@@ -66,14 +67,32 @@ class Call:
     def start(self) -> "FunctionJob[Any]":
         """Submits it."""
         try:
-            plan = self.client.plan(cast(JobSpec, self.document), self.backend, profile=self.profile, online=True)
+            plan = self.plan()
         except BaseException:
             self.discard()
             raise
         # From here on the job may exist, whatever is raised: the folder stays.
-        job = plan.submit()
+        job = self.submit(plan)
         _log.info("submitted %s; its results come to %s", job.handle, self.folder)
         return FunctionJob(self.client, job._native, self.folder)
+
+    def plan(self) -> Plan:
+        """Plans it, which sends nothing."""
+        return self.client.plan(cast(JobSpec, self.document), self.backend, profile=self.profile, online=True)
+
+    def submit(self, plan: Plan) -> Job:
+        """Submits a plan, and writes the handle where every process finds it."""
+        handle = None
+        try:
+            job = plan.submit()
+            handle = job.handle
+            return job
+        except errors.SubmissionInterrupted as interrupt:
+            handle = interrupt.handle
+            raise
+        finally:
+            if handle is not None:
+                _rank.write(self.folder, "handle", handle.encode())
 
     def discard(self) -> None:
         """Removes what was never submitted."""
@@ -114,7 +133,7 @@ class Settings:
         on = client._here().backend(backend)
         parent, there = self._folder(on, document)
         number = secrets.token_hex(6)
-        name = re.sub("[^a-z0-9]+", "-", getattr(function, "__name__", type(function).__name__).lower()).strip("-")[:40]
+        name = re.sub("[^a-z0-9]+", "-", _name(function).rpartition(".")[2].lower()).strip("-")[:40]
         document.setdefault("name", f"{name or 'function'}-{number[:6]}")
         same_files = on == "local" or "image" not in document
         script = os.path.join(there, number, "run.py")
@@ -151,6 +170,9 @@ class Settings:
                     "where the pods see the folder at another path, name that with `folder_there=`",
                 )
         os.makedirs(parent, mode=0o700, exist_ok=True)
+        if given is None:
+            # The calls are no part of the user's code, which `code = {dir = "."}` sends.
+            _rank.write(parent, ".gitignore", b"*\n")
         mode = os.stat(parent).st_mode
         if mode & 0o022 and not mode & stat.S_ISVTX:
             fix = f"name a folder below it that does not exist yet, or run `chmod go-w {parent}`"
@@ -174,7 +196,8 @@ def _check_arguments(function: Callable[..., Any], args: Tuple[Any, ...], keywor
 
 
 def _name(function: Any) -> str:
-    return str(getattr(function, "__qualname__", type(function).__name__))
+    # Of a `functools.partial`, that of its function.
+    return str(getattr(getattr(function, "func", function), "__qualname__", type(function).__name__))
 
 
 def split(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Tuple[Settings, Dict[str, Any]]:
@@ -197,18 +220,9 @@ def split(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Tuple[Se
     return settings, own
 
 
-def _import(name: str, extra: str, purpose: str) -> Any:
-    """Imports an optional dependency."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        fix = f'pip install "weftrun[{extra}]", or pip install {name}'
-        raise _error(errors.MissingPackageError, f"{purpose} needs the package `{name}`", fix) from None
-
-
 def _pickled(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Dict[str, Any]) -> bytes:
     """Pickles a call; an error names the part of it that cannot be sent."""
-    cloudpickle = _import("cloudpickle", "functions", "to submit a function")
+    cloudpickle = import_optional("cloudpickle", "functions", "to submit a function")
 
     def failure(value: Any) -> Optional[Exception]:
         try:
@@ -241,7 +255,7 @@ def _ask_for_a_signal(document: Dict[str, Any]) -> None:
 def _fill(call: Call, data: bytes, path: List[str], restarts: int) -> None:
     """Writes what the ranks need: the call, the script that runs it, and the reader of its pickle."""
     script = pkgutil.get_data("weftrun", "_rank.py")
-    package = os.path.dirname(_import("cloudpickle", "functions", "to submit a function").__file__)
+    package = os.path.dirname(import_optional("cloudpickle", "functions", "to submit a function").__file__)
     os.mkdir(os.path.join(call.folder, "lib"), 0o700)
     shutil.copytree(package, os.path.join(call.folder, "lib", "cloudpickle"), ignore=shutil.ignore_patterns("__pycache__"))
     facts = {"python": sys.version_info[:2], "path": [one for one in path if one], "restarts": int(restarts)}
@@ -270,9 +284,10 @@ class FunctionJob(Job, Generic[T]):
         self._end: Optional[Tuple[Optional[BaseException], List[T]]] = None
 
     @classmethod
-    def attach(cls, handle: str, folder: Path) -> "FunctionJob[Any]":
-        """Returns a job of another process by its handle and its folder."""
-        return _bound(_default_client(), handle, os.path.abspath(os.fspath(folder)))
+    def attach(cls, folder: Path, *, client: Optional[Client] = None) -> "FunctionJob[Any]":
+        """Returns a job of another process by the folder of its call."""
+        path = os.path.abspath(os.fspath(folder))
+        return _bound(client or _default_client(), _handle(path), path)
 
     def wait(self, timeout: Optional[float] = None) -> Status:
         """Waits for the end of the job, also over starts from a checkpoint. Raises :class:`errors.TimedOutError`."""
@@ -320,22 +335,28 @@ class FunctionJob(Job, Generic[T]):
         return None if status is None or self._start_again(status) else status
 
     def _start_again(self, status: Status) -> bool:
-        """Submits the call of a checkpoint, where the rank could not queue the job again itself."""
+        """Goes on with the job that follows a checkpoint, where the rank could not queue this one again itself."""
         if status.succeeded or status.phase == "cancelled":
             return False
         wanted = os.path.join(self.folder, "again")
+        taken, until = wanted + ".taken", time.monotonic() + _TAKEN
         try:
-            # Only one of those who wait does it.
-            os.rename(wanted, wanted + ".taken")
+            # Only one of those who wait submits it.
+            os.rename(wanted, taken)
         except OSError:
+            while os.path.lexists(taken) and time.monotonic() < until:
+                time.sleep(0.2)
+        else:
+            with _opened(self.folder, "job.json") as file:
+                saved = json.load(file)
+            call = Call(self._client, self.folder, saved["document"], saved["backend"], saved["profile"])
+            call.submit(call.plan())
+            os.unlink(taken)
+        before, now = self.handle, _handle(self.folder)
+        if now == before:
             return False
-        with _opened(self.folder, "job.json") as file:
-            saved = json.load(file)
-        call = Call(self._client, self.folder, saved["document"], saved["backend"], saved["profile"])
-        plan = call.client.plan(cast(JobSpec, call.document), call.backend, profile=call.profile, online=True)
-        before, job = self.handle, plan.submit()
-        _log.info("%s wrote a checkpoint, and goes on as %s", before, job.handle)
-        self._native, self._pid = job._native, os.getpid()
+        _log.info("%s wrote a checkpoint, and goes on as %s", before, now)
+        self._native, self._pid = self._client._here().attach(now, True), os.getpid()
         return True
 
     def _finish(self, status: Status) -> Tuple[Optional[BaseException], List[T]]:
@@ -408,6 +429,12 @@ class FunctionJob(Job, Generic[T]):
 
 def _bound(client: Client, handle: str, folder: str) -> "FunctionJob[Any]":
     return FunctionJob(client, client._here().attach(handle, True), folder)
+
+
+def _handle(folder: str) -> str:
+    """Returns the handle of the job of a call: the last one."""
+    with _opened(folder, "handle") as file:
+        return str(file.read(4096).decode())
 
 
 def _opened(folder: str, name: str) -> Any:
