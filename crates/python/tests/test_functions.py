@@ -19,6 +19,7 @@ import pytest
 
 import weftrun
 from support import PATIENCE, in_child
+from weftrun._rank import write
 
 
 def cubed(number: int) -> Tuple[int, int, int]:
@@ -182,6 +183,13 @@ def test_results_of_others_and_links_are_refused(home: Path) -> None:
             job.result()
         os.chown(result, 0, 0)
     assert job.result() == (0, 1, 27)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has files of others")
+def test_root_in_a_container_gives_its_files_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    write(str(tmp_path), "result-0.pkl", b"x")
+    assert [(path.name, path.stat().st_uid) for path in tmp_path.iterdir()] == [("result-0.pkl", 65534)]
 
 
 def test_another_version_of_python_is_told() -> None:
