@@ -291,6 +291,36 @@ def test_no_more_jobs_than_allowed_run_and_waiting_calls_can_be_cancelled(home: 
     assert len(weftrun.jobs("local", all=True)) == 1
 
 
+def test_an_error_of_the_thread_is_that_of_every_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> bool:
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(weftrun.Executor, "_collect", broken)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    executor = weftrun.Executor("local", max_jobs=1)
+    first, second = executor.submit(pow, 2, 2), executor.submit(pow, 2, 2)
+    assert isinstance(first.exception(timeout=PATIENCE), MemoryError) and second.cancelled()
+    executor.shutdown()
+
+
+def test_the_cluster_may_not_answer_for_a_while(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    asked, ask = [0], weftrun.Executor._phases
+
+    def flaky(executor: weftrun.Executor) -> Dict[str, str]:
+        asked[0] += 1
+        if asked[0] < 4:
+            raise weftrun.errors.UnreachableError({"message": "no answer", "retryable": True})
+        return ask(executor)
+
+    monkeypatch.setattr(weftrun.Executor, "_phases", flaky)
+    with weftrun.Executor("local") as executor:
+        future = executor.submit(pow, 2, 3)
+        assert future.result(timeout=PATIENCE) == 8
+        # Its handle is that of the list, so that one question serves all jobs.
+        assert future.job is not None and future.job.handle in ask(executor)
+    assert caplog.text.count("the jobs cannot be listed") == 1
+
+
 def test_an_executor_serves_in_a_forked_child() -> None:
     executor = weftrun.Executor("local")
     mine = executor.submit(pow, 2, 5)

@@ -73,7 +73,7 @@ class Executor(concurrent.futures.Executor):
         self._waiting: Deque[Tuple[JobFuture[Any], Call]] = deque()
         self._running: List[JobFuture[Any]] = []
         self._thread: Optional[threading.Thread] = None
-        self._closed = self._left = False
+        self._closed = self._left = self._is_lost = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> JobFuture[T]:
         """Runs ``fn(*args, **kwargs)`` as a job. What cannot be sent is an error here; what the cluster refuses is the future's."""
@@ -135,8 +135,10 @@ class Executor(concurrent.futures.Executor):
 
     def _leave(self) -> None:
         """Stops watching, and says what goes on without this program."""
+        if self._pid != os.getpid():
+            return
         with self._changed:
-            if self._left or self._pid != os.getpid():
+            if self._left:
                 return
             self._closed = self._left = True
             dropped = self._drop()
@@ -153,6 +155,19 @@ class Executor(concurrent.futures.Executor):
             _log.warning("%d calls were cancelled before they were submitted", dropped)
 
     def _watch(self) -> None:
+        """Runs the thread. Nobody else would tell the futures of an error in here."""
+        try:
+            self._serve()
+        except BaseException as error:
+            with self._changed:
+                self._closed = True
+                self._drop()
+                running = list(self._running)
+            for future in running:
+                self._end(future, error, [])
+            raise
+
+    def _serve(self) -> None:
         """Submits what waits and finds what has ended, until there is nothing more to do."""
         pause = _SOON
         while True:
@@ -195,8 +210,11 @@ class Executor(concurrent.futures.Executor):
             phases = self._phases()
         except errors.Error as error:
             # The jobs go on, whether or not the cluster can be asked.
-            _log.warning("the jobs cannot be listed, which is tried again: %s", error)
+            if not self._is_lost:
+                _log.warning("the jobs cannot be listed, which is tried again: %s", error)
+            self._is_lost = True
             return False
+        self._is_lost = False
         ended = False
         for future in watched:
             if future.job is None or phases.get(future.job.handle, "ended") not in (*_ENDS, "ended"):

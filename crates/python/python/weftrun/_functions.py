@@ -236,13 +236,21 @@ def _pickled(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Dict
     except Exception as error:
         parts = [(f"argument {at}", value) for at, value in enumerate(args)]
         parts += [(f"the argument `{name}`", value) for name, value in keywords.items()]
-        if inspect.isfunction(function):
-            used = inspect.getclosurevars(function)
-            parts += [(f"the variable `{name}`, which it uses,", one) for name, one in {**used.globals, **used.nonlocals}.items()]
+        parts += [(f"the variable `{name}`, which it uses,", value) for name, value in _used_by(function).items()]
         bad = [(part, found) for part, value in parts for found in [failure(value)] if found]
         told = [f"{part} cannot be sent: {found}" for part, found in bad] or [str(error)]
         fix = "make it inside the function, where it runs: locks, open files, sockets and running threads belong to one process"
         raise _error(errors.UsageError, f"`{_name(function)}` cannot be sent: {'; '.join(told)}", fix) from error
+
+
+def _used_by(function: Any) -> Dict[str, Any]:
+    """Returns the variables outside of a function that it uses."""
+    try:
+        used = inspect.getclosurevars(function)
+    except (TypeError, ValueError):
+        # No function of Python, or one whose variables have no value yet.
+        return {}
+    return {**used.globals, **used.nonlocals}
 
 
 def _ask_for_a_signal(document: Dict[str, Any]) -> None:
