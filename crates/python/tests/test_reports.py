@@ -12,14 +12,17 @@ import weftrun
 from support import CASES, PATIENCE, job
 
 CAPTURE = CASES / "crates/diagnose/tests/cases/nccl/captures/four_nodes"
-SPEC: weftrun.JobSpec = {"name": "p", "nodes": 2, "command": ["true"]}
+SPEC: weftrun.JobSpec = {"name": "p", "image": "a", "nodes": 2, "gpus_per_node": 8, "command": ["true"]}
 
 #: Each kind of report that needs no cluster, and columns of its table.
 KINDS: Dict[str, Any] = {
-    "plan": (lambda: weftrun.plan({**SPEC, "image": "a", "gpus_per_node": 8}, "kubeflow", profile="dgxc"), ["rule", "target", "value"]),
+    "plan": (lambda: weftrun.plan(SPEC, "kubeflow", profile="dgxc"), ["rule", "target", "value"]),
     "transport": (lambda: weftrun.transport(CAPTURE), ["from", "to", "transport", "devices.send"]),
     "why": (lambda: weftrun.why(CASES / "tests/cases/failures/exception"), ["class", "what", "ranks"]),
-    "verify": (lambda: weftrun.verify_logs(CASES / "tests/cases/verify/h200-nvlink.log"), ["collective", "size", "out_of_place.busbw"]),
+    "verify": (
+        lambda: weftrun.verify_logs(CASES / "tests/cases/verify/h200-nvlink.log"),
+        ["collective", "size", "out_of_place.busbw"],
+    ),
     "bandwidth": (
         lambda: weftrun.bandwidth(CASES / "crates/nccl/tests/bandwidth/inspector-2.28.9-slow"),
         ["communicator", "collective", "busbw_gbps"],

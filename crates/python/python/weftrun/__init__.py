@@ -136,11 +136,11 @@ def submit(spec: Any, *args: Any, **keywords: Any) -> Any:
         job = weftrun.submit(train, lr=1e-3, nodes=2, gpus_per_node=8, backend="prod")
         print(job.result())
 
-    Each rank calls the function, and the folder of the call brings back what each returned or raised. Keywords that are keys of a
-    job file are the job's, and so are ``backend``, ``profile``, ``folder`` (where the folders of calls are made, on a file system
-    that both sides see; by default ``.weftrun/functions``), ``folder_there`` (the same folder as the ranks see it), ``python``
-    (their interpreter), ``job`` (a ``dict`` of further keys) and ``restarts`` (how often checkpoints start it again). All others are
-    the function's. It needs ``weftrun[functions]``.
+    Each rank calls the function, and the folder of the call brings back what each returned or raised. Keywords that are keys of
+    a job file are the job's, and so are ``backend``, ``profile``, ``folder`` (where the folders of calls are made, on a file
+    system that both sides see; by default ``.weftrun/functions``), ``folder_there`` (the same folder as the ranks see it),
+    ``python`` (their interpreter), ``job`` (a ``dict`` of further keys) and ``restarts`` (how often checkpoints start it again).
+    All others are the function's. It needs ``weftrun[functions]``.
 
     After :class:`errors.UnreachableError` the job may exist: see :func:`jobs` before you submit it again.
     """

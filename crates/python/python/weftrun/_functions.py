@@ -122,28 +122,19 @@ class Settings:
         """Writes a call into a folder of its own."""
         _check_arguments(function, args, keywords)
         data = _pickled(function, args, dict(keywords))
-        backend, python = self.options.get("backend"), self.options.get("python")
-        document = {**(self.options.get("job") or {}), **self.keys}
-        for key in _REFUSED_KEYS:
-            if key in document:
-                raise _error(errors.UsageError, f"a job of a function has no `{key}` of its own")
-        launch = document.setdefault("launch", "per-rank")
-        if launch not in _RANK_OF:
-            raise _error(errors.UsageError, f"a function cannot be started with `launch = {launch!r}`", f"use one of {', '.join(_RANK_OF)}")
+        backend, number = self.options.get("backend"), secrets.token_hex(6)
         on = client._here().backend(backend)
+        document = {**(self.options.get("job") or {}), **self.keys}
+        same_files = on == "local" or "image" not in document
         parent, there = self._folder(on, document)
-        number = secrets.token_hex(6)
         name = re.sub("[^a-z0-9]+", "-", _name(function).rpartition(".")[2].lower()).strip("-")[:40]
         document.setdefault("name", f"{name or 'function'}-{number[:6]}")
-        same_files = on == "local" or "image" not in document
-        script = os.path.join(there, number, "run.py")
-        words = [script, _RANK_OF[launch]]
-        document["command"] = words if launch == "torchrun" else [python or (sys.executable if same_files else "python3"), *words]
+        python = self.options.get("python") or (sys.executable if same_files else "python3")
+        _set_command(document, python, os.path.join(there, number, "run.py"))
         if callable(getattr(function, "checkpoint", None)):
             _ask_for_a_signal(document)
-        folder = os.path.join(parent, number)
-        os.mkdir(folder, 0o700)
-        call = Call(client, folder, document, backend, self.options.get("profile"))
+        call = Call(client, os.path.join(parent, number), document, backend, self.options.get("profile"))
+        os.mkdir(call.folder, 0o700)
         try:
             _fill(call, data, sys.path if same_files else [], self.options.get("restarts", 10))
         except BaseException:
@@ -157,18 +148,7 @@ class Settings:
         parent = os.path.abspath(os.fspath(given or os.path.join(".weftrun", "functions")))
         there = os.fspath(self.options.get("folder_there") or parent)
         if on in _PODS:
-            mount = 'volumes={"shared": {"mount": "/fsx", "claim": "fsx"}}'
-            hint = f"give `folder=` on a file system that this machine and the pods share, and mount it, for example with {mount}"
-            if given is None:
-                raise _error(errors.UsageError, f"`{on}` runs the ranks in pods, which see no folder of this machine", hint)
-            mounts = [str(one.get("mount", "")) for one in (document.get("volumes") or {}).values()]
-            if not any(there == mount or there.startswith(mount.rstrip("/") + "/") for mount in mounts if mount):
-                raise _error(
-                    errors.UsageError,
-                    f"the pods do not see {there}: no volume of the job is mounted there",
-                    hint,
-                    "where the pods see the folder at another path, name that with `folder_there=`",
-                )
+            _check_mount(on, None if given is None else there, document)
         os.makedirs(parent, mode=0o700, exist_ok=True)
         if given is None:
             # The calls are no part of the user's code, which `code = {dir = "."}` sends.
@@ -178,6 +158,32 @@ class Settings:
             fix = f"name a folder below it that does not exist yet, or run `chmod go-w {parent}`"
             raise _error(errors.UsageError, f"others may write in {parent}, and could replace the function", fix)
         return parent, there
+
+
+def _check_mount(on: str, there: Optional[str], document: Mapping[str, Any]) -> None:
+    """Refuses a folder that the pods of a job do not see."""
+    example = 'volumes={"shared": {"mount": "/fsx", "claim": "fsx"}}'
+    hint = f"give `folder=` on a file system that this machine and the pods share, and mount it, for example with {example}"
+    if there is None:
+        raise _error(errors.UsageError, f"`{on}` runs the ranks in pods, which see no folder of this machine", hint)
+    mounts = [str(one.get("mount") or "/none") for one in (document.get("volumes") or {}).values()]
+    if not any(there == mount or there.startswith(mount.rstrip("/") + "/") for mount in mounts):
+        other = "where the pods see the folder at another path, name that with `folder_there=`"
+        raise _error(errors.UsageError, f"the pods do not see {there}: no volume of the job is mounted there", hint, other)
+
+
+def _set_command(document: Dict[str, Any], python: str, script: str) -> None:
+    """Makes a job start the script of a call once for each rank."""
+    for key in _REFUSED_KEYS:
+        if key in document:
+            raise _error(errors.UsageError, f"a job of a function has no `{key}` of its own")
+    launch = document.setdefault("launch", "per-rank")
+    if launch not in _RANK_OF:
+        message = f"a function cannot be started with `launch = {launch!r}`"
+        raise _error(errors.UsageError, message, f"use one of {', '.join(_RANK_OF)}")
+    words = [script, _RANK_OF[launch]]
+    # torchrun starts scripts with its own interpreter.
+    document["command"] = words if launch == "torchrun" else [python, *words]
 
 
 def _check_arguments(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
@@ -276,7 +282,9 @@ def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def submit_function(client: Client, function: Callable[..., T], args: Tuple[Any, ...], keywords: Mapping[str, Any]) -> "FunctionJob[T]":
+def submit_function(
+    client: Client, function: Callable[..., T], args: Tuple[Any, ...], keywords: Mapping[str, Any]
+) -> "FunctionJob[T]":
     """Submits a call of a function; see :func:`weftrun.submit`."""
     settings, own = split(function, keywords)
     return settings.prepare(client, function, args, own).start()
@@ -384,7 +392,7 @@ class FunctionJob(Job, Generic[T]):
             return self._raised(min(failed, key=lambda end: float(end["time"])), status), []
         if status.succeeded and not missing:
             return None, [cast(T, pickle.loads(ends[rank]["payload"])) for rank in sorted(ends)]
-        what = f"the job {status.phase}" if not status.succeeded else "the job succeeded"
+        what = "the job succeeded" if status.succeeded else f"the job {status.phase}"
         ranks = f"rank {', '.join(map(str, missing[:8]))}{' and more' if len(missing) > 8 else ''} left no result in {self.folder}"
         hint = "if the ranks ran: does each node see this folder, at this path? `folder=` names another one"
         error = _error(errors.FunctionError, f"{what}, and {ranks}", *self._notes(status), hint)

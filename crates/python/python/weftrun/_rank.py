@@ -81,8 +81,8 @@ class Rank:
         there, here = tuple(self.facts["python"]), sys.version_info[:2]
         if there != here:
             return (
-                "the function was sent by Python %d.%d, and this rank has Python %d.%d (%s on %s): bytecode of one cannot be read "
-                "by the other; name another interpreter with `python=`, or submit with Python %d.%d"
+                "the function was sent by Python %d.%d, and this rank has Python %d.%d (%s on %s): bytecode of one cannot be "
+                "read by the other; name another interpreter with `python=`, or submit with Python %d.%d"
                 % (there + here + (sys.executable, socket.gethostname()) + here)
             )
         # The first is the folder of this file. The others are those of a sender that has the same files.
@@ -93,8 +93,9 @@ class Rank:
                 self.call = pickle.load(file)
         except ModuleNotFoundError as error:
             return (
-                "the function needs the module `%s`, which %s does not have: send it with `code={'dir': '.'}`, install it there, or "
-                "call cloudpickle.register_pickle_by_value(%s) before the submission" % (error.name, socket.gethostname(), error.name)
+                "the function needs the module `%s`, which %s does not have: send it with `code={'dir': '.'}`, install it "
+                "there, or call cloudpickle.register_pickle_by_value(%s) before the submission"
+                % (error.name, socket.gethostname(), error.name)
             )
         except Exception as error:
             traceback.print_exc()

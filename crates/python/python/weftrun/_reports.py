@@ -368,7 +368,8 @@ class Verify(_Report):
 
     def _rows(self) -> List[Mapping[str, Any]]:
         """Each measured size of each collective."""
-        return [{"collective": run["collective"], "ranks": run.get("ranks"), **row} for run in self.data["runs"] for row in run["rows"]]
+        runs = self.data["runs"]
+        return [{"collective": run["collective"], "ranks": run.get("ranks"), **row} for run in runs for row in run["rows"]]
 
 
 class Bandwidth(_Report):
