@@ -1,4 +1,4 @@
-"""Functions on a real Slurm cluster: ``test-cluster/slurm/up.sh DIR``, then ``WEFTRUN_TEST_SLURM=DIR``."""
+"""Functions on a real Slurm cluster: ``test-cluster/slurm/up.sh DIR``, then ``WEFTRUN_TEST_SLURM=DIR .ci/python``."""
 
 import os
 import shutil
