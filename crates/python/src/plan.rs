@@ -96,6 +96,12 @@ impl Client {
         Ok(Plan::new(plan, self.session.clone()))
     }
 
+    /// Returns the backend of a target.
+    #[pyo3(signature = (target))]
+    fn backend(&self, target: Option<String>) -> PyResult<String> {
+        Ok(self.target(target)?.backend)
+    }
+
     /// Binds a job by its handle. `known` tells that it exists, so that the cluster is not asked.
     #[pyo3(signature = (handle, known))]
     fn attach(&self, py: Python<'_>, handle: &str, known: bool) -> PyResult<Job> {

@@ -11,7 +11,7 @@ import pytest
 
 from support import CASES
 
-PAGES = ["docs/start/python.md", "docs/guides/python-json.md", "crates/python/README.md"]
+PAGES = ["docs/start/python.md", "docs/guides/python-json.md", "docs/guides/functions.md", "crates/python/README.md"]
 CAPTURE = "crates/diagnose/tests/cases/nccl/captures/socket_2x2"
 MANIFEST = "tests/cases/mutate/01-pytorchjob-full-nodes/before.yaml"
 

@@ -11,36 +11,12 @@ import textwrap
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Callable, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import pytest
 
 import weftrun
-from support import job
-
-#: How long a child may take that does not hang.
-PATIENCE = 120
-
-
-def in_child(work: Callable[[], None]) -> int:
-    """Forks, works in the child, and returns its exit code; a child that hangs is ended."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    began = time.monotonic()
-    while time.monotonic() - began < PATIENCE:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.05)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    raise AssertionError("the child hangs")
+from support import PATIENCE, in_child, job
 
 
 def submitted(number: int) -> Tuple[str, str]:

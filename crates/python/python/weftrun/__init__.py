@@ -23,11 +23,14 @@ and Ctrl-C interrupts them.
 from __future__ import annotations
 
 import os
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union, overload
 
 from . import _native, errors, spec
 from ._client import Client, Job, Plan, Spec, _default_client, _given, reload
+from ._executor import Executor, JobFuture
+from ._functions import FunctionJob
 from ._reports import (
+    Bandwidth,
     Doctor,
     Finding,
     Health,
@@ -36,6 +39,7 @@ from ._reports import (
     LogLine,
     Logs,
     Mutation,
+    Nodes,
     Probe,
     Ran,
     Report,
@@ -48,18 +52,23 @@ from .errors import Error
 from .spec import JobSpec
 
 __all__ = [
+    "Bandwidth",
     "Client",
     "Doctor",
     "Error",
+    "Executor",
     "Finding",
+    "FunctionJob",
     "Health",
     "Import",
     "Job",
+    "JobFuture",
     "JobSpec",
     "Lint",
     "LogLine",
     "Logs",
     "Mutation",
+    "Nodes",
     "Plan",
     "Probe",
     "Ran",
@@ -70,12 +79,14 @@ __all__ = [
     "Verify",
     "Why",
     "attach",
+    "bandwidth",
     "doctor",
     "errors",
     "import_job",
     "jobs",
     "lint",
     "mutate",
+    "nodes",
     "plan",
     "probe",
     "reload",
@@ -83,9 +94,11 @@ __all__ = [
     "submit",
     "transport",
     "verify",
+    "verify_logs",
     "why",
 ]
 
+T = TypeVar("T")
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
 
@@ -109,12 +122,29 @@ def plan(
     return _default_client().plan(spec, backend, profile=profile, online=online)
 
 
-def submit(spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> Job:
-    """Submits a job exactly once.
+@overload
+def submit(spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> Job: ...
+
+
+@overload
+def submit(spec: Callable[..., T], *args: Any, **keywords: Any) -> FunctionJob[T]: ...
+
+
+def submit(spec: Any, *args: Any, **keywords: Any) -> Any:
+    """Submits a job exactly once: a ``dict``, the path of a job file, or a function with its arguments.
+
+        job = weftrun.submit(train, lr=1e-3, nodes=2, gpus_per_node=8, backend="prod")
+        print(job.result())
+
+    Each rank calls the function, and the folder of the call brings back what each returned or raised. Keywords that are keys of
+    a job file are the job's, and so are ``backend``, ``profile``, ``folder`` (where the folders of calls are made, on a file
+    system that both sides see; by default ``.weftrun/functions``), ``folder_there`` (the same folder as the ranks see it),
+    ``python`` (their interpreter), ``job`` (a ``dict`` of further keys) and ``restarts`` (how often checkpoints start it again).
+    All others are the function's. It needs ``weftrun[functions]``.
 
     After :class:`errors.UnreachableError` the job may exist: see :func:`jobs` before you submit it again.
     """
-    return _default_client().submit(spec, backend, profile=profile)
+    return _default_client().submit(spec, *args, **keywords)
 
 
 def attach(handle: str) -> Job:
@@ -161,9 +191,29 @@ def verify(
     )
 
 
+def verify_logs(paths: Paths, *, instance_type: Optional[str] = None) -> Verify:
+    """Judges the figures that a run of nccl-tests printed, without a cluster."""
+    return _default_client().verify_logs(_paths(paths), instance_type=instance_type)
+
+
 def probe(spec: Spec, backend: Optional[str] = None, *, timeout: float = 600) -> Probe:
     """Runs a job that only reports what its nodes have; see :meth:`Client.probe`."""
     return _default_client().probe(spec, backend, timeout=timeout)
+
+
+def nodes(backend: Optional[str] = None, *, bad: bool = False, offline: bool = False) -> Nodes:
+    """Judges the nodes of a target by the jobs that ran on them, and asks the cluster for its own word unless ``offline``.
+
+    ``bad`` selects those that are suspected or watched.
+    """
+    return _default_client().nodes(backend, bad=bad, offline=offline)
+
+
+def bandwidth(paths: Paths, *, instance_type: Optional[str] = None) -> Bandwidth:
+    """Returns how fast each collective is by the files of a profiler of NCCL, and which rank makes the others wait."""
+    # A bare word would be the name of a job.
+    files = [os.path.abspath(path) for path in _paths(paths)]
+    return _default_client().bandwidth(files, instance_type=instance_type)
 
 
 def lint(

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sysconfig
 import threading
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import overload
 
 from . import _html, _native, errors
-from ._reports import Doctor, Health, Logs, Probe, Ran, Report, Status, Transport, Verify, Why, _Report, _time
+from ._reports import Bandwidth, Doctor, Health, Logs, Nodes, Probe, Ran, Report, Status, Transport, Verify, Why, _Report, _time
 from .spec import JobSpec
+
+if TYPE_CHECKING:
+    from ._functions import FunctionJob
+    from ._native import Plan as NativePlan
+
+T = TypeVar("T")
+
+#: The phases of a job that has ended.
+_ENDS = ("succeeded", "failed", "cancelled")
 
 #: A job: the keys of a job file, or the path of one.
 Spec = Union[JobSpec, str, "os.PathLike[str]"]
@@ -58,11 +70,34 @@ class Client:
         with _lock:
             pid = os.getpid()
             if pid not in self._natives:
-                beside = os.path.join(sysconfig.get_path("scripts"), "weftrun")
-                path = None if self._env is None else self._env.get("PATH", "")
-                binary = beside if os.access(beside, os.X_OK) else shutil.which("weftrun", path=path)
-                self._natives[pid] = _native.Client(self._config, binary, self._env)
+                self._natives[pid] = _native.Client(self._config, self._program(), self._env)
             return self._natives[pid]
+
+    def _program(self) -> Optional[str]:
+        """Finds the program `weftrun` of this package, or another one."""
+        beside = os.path.join(sysconfig.get_path("scripts"), "weftrun")
+        path = None if self._env is None else self._env.get("PATH", "")
+        return beside if os.access(beside, os.X_OK) else shutil.which("weftrun", path=path)
+
+    def _run(self, *words: str) -> Dict[str, Any]:
+        """Runs a verb of the program that has no function, and returns what it prints with `-o json`."""
+        program = self._program()
+        if program is None:
+            raise errors.NotFoundError({"message": "the program `weftrun` is not in PATH", "hints": ["install the wheel again"]})
+        config = [] if self._config is None else ["--config", self._config]
+        command = [program, "-o", "json", *config, *words]
+        done = subprocess.run(command, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # A verdict has an exit code of its own, and its report is on stdout all the same.
+        for text in (done.stdout, *reversed(done.stderr.splitlines())):
+            try:
+                report = json.loads(text)
+            except ValueError:
+                continue
+            if "error" in report:
+                raise errors.from_report(report)
+            return dict(report)
+        said = done.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise errors.ProtocolError({"message": f"`weftrun {words[0]}` ended with {done.returncode} and no report: {said}"})
 
     def plan(
         self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None, online: bool = False
@@ -70,8 +105,22 @@ class Client:
         """Plans a job; see :func:`weftrun.plan`."""
         return Plan(self, self._here().plan(*_given(spec), backend, profile, online))
 
-    def submit(self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> "Job":
-        """Submits a job exactly once; see :func:`weftrun.submit`."""
+    @overload
+    def submit(self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> "Job": ...
+
+    @overload
+    def submit(self, spec: Callable[..., T], *args: Any, **keywords: Any) -> "FunctionJob[T]": ...
+
+    def submit(self, spec: Any, *args: Any, **keywords: Any) -> Any:
+        """Submits a job exactly once, or a call of a function; see :func:`weftrun.submit`."""
+        if callable(spec):
+            # It needs this module.
+            from ._functions import submit_function
+
+            return submit_function(self, spec, args, keywords)
+        return self._submit(spec, *args, **keywords)
+
+    def _submit(self, spec: Spec, backend: Optional[str] = None, *, profile: Optional[str] = None) -> "Job":
         return self.plan(spec, backend, profile=profile, online=True).submit()
 
     def attach(self, handle: str) -> "Job":
@@ -110,6 +159,21 @@ class Client:
         path, text = _given(spec)
         native = self._here()
         return Verify(native.verify(path, text, backend, list(collectives), sizes, rounds, bisect, force, timeout))
+
+    def verify_logs(self, paths: Sequence[str], *, instance_type: Optional[str] = None) -> Verify:
+        """Judges the figures of nccl-tests in some logs; see :func:`weftrun.verify_logs`."""
+        kind = [] if instance_type is None else [f"--instance-type={instance_type}"]
+        return Verify(self._run("verify", *kind, *[f"--from={path}" for path in paths]))
+
+    def nodes(self, backend: Optional[str] = None, *, bad: bool = False, offline: bool = False) -> Nodes:
+        """Judges the nodes of a target by the jobs that ran on them; see :func:`weftrun.nodes`."""
+        target = [] if backend is None else ["-b", backend]
+        return Nodes(self._run("nodes", *target, *["--bad"][: int(bad)], *["--offline"][: int(offline)]))
+
+    def bandwidth(self, inputs: Sequence[str], *, instance_type: Optional[str] = None) -> Bandwidth:
+        """Returns how fast the collectives of some files, or of a job, are; see :func:`weftrun.bandwidth`."""
+        kind = [] if instance_type is None else [f"--instance-type={instance_type}"]
+        return Bandwidth(self._run("bandwidth", *kind, "--", *inputs))
 
     def probe(self, spec: Spec, backend: Optional[str] = None, *, timeout: float = 600) -> Probe:
         """Runs a job that only reports what its nodes have. The job's command is replaced."""
@@ -202,6 +266,23 @@ class Job:
         """
         return Status(self._here().wait(timeout))
 
+    def _ended(self) -> Optional[Status]:
+        """Returns how the job ended; none while it goes on. It does not wait."""
+        return Job.wait(self) if self.describe()["phase"] in _ENDS else None
+
+    def __await__(self) -> Generator[Any, None, Status]:
+        """Waits for the end of the job; other tasks of the loop continue. A cancelled task leaves the job as it is."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Status:
+        loop, pause = asyncio.get_running_loop(), 0.1
+        while True:
+            status = await loop.run_in_executor(None, self._ended)
+            if status is not None:
+                return status
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 5.0)
+
     def logs(
         self,
         follow: bool = True,
@@ -228,6 +309,10 @@ class Job:
     def transport(self) -> Transport:
         """Returns which transports the logs prove so far."""
         return Transport(*self._here().transport())
+
+    def bandwidth(self, *, instance_type: Optional[str] = None) -> Bandwidth:
+        """Returns how fast its collectives are, and which rank the others wait for. It was submitted with ``bandwidth``."""
+        return self._client.bandwidth([self.handle], instance_type=instance_type)
 
     def report(self) -> Report:
         """Returns everything known of the job and its logs, as ``weftrun report -o json``."""
@@ -283,16 +368,18 @@ def _bound(client: Client, handle: str, summary: Optional[Dict[str, Any]]) -> Jo
 class Plan(_Report):
     """What weftrun would change of a job, and why. Nothing was sent yet."""
 
-    def __init__(self, client: Client, native: _native.Plan) -> None:
-        super().__init__(native.report())
-        self._client = client
-        self._pid = os.getpid()
-        self._native = native
+    _client: Client
+    _pid: int
+    _native: NativePlan
+    _table = "decisions"
 
-    def _here(self) -> _native.Plan:
+    def __init__(self, client: Client, native: NativePlan) -> None:
+        super().__init__(native.report(), _client=client, _pid=os.getpid(), _native=native)
+
+    def _here(self) -> NativePlan:
         if self._pid != os.getpid():
-            self._native = self._client._here().adopt(self._native)
-            self._pid = os.getpid()
+            # The same plan, for this process.
+            self.__dict__.update(_native=self._client._here().adopt(self._native), _pid=os.getpid())
         return self._native
 
     @property

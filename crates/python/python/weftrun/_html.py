@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 #: Rows that are shown of a long table.
 _MOST_ROWS = 64
@@ -17,7 +17,8 @@ _CELL = '<td style="font-family: monospace; text-align: left; white-space: pre-w
 
 
 def _text(value: Any) -> str:
-    text = escape("" if value is None else str(value))
+    # More digits of a measurement say nothing.
+    text = escape("" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value))
     colour = _COLOURS.get(text)
     return f'<b style="color: {colour}">{text}</b>' if colour else text
 
@@ -40,6 +41,33 @@ def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
         fix = fix.get("text") if isinstance(fix, Mapping) else fix
         rows.append((finding.get("severity"), finding.get("message"), fix, finding.get("code")))
     return _table(("severity", "finding", "fix", "code"), rows)
+
+
+def flat(row: Mapping[str, Any]) -> Dict[str, Any]:
+    """Returns a row without objects inside: `{"a": {"b": 1}}` becomes `{"a.b": 1}`."""
+    cells: Dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            cells.update({f"{key}.{inner}": cell for inner, cell in flat(value).items()})
+        else:
+            cells[key] = value
+    return cells
+
+
+def report(data: Mapping[str, Any], title: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Formats any report: what is one value, its table, its findings."""
+    one = {key: value for key, value in data.items() if key != "schema" and isinstance(value, (str, int, float))}
+    words = [f"{_text(key)} {_text(value)}" for key, value in one.items() if "\n" not in str(value)]
+    head, body = (f"<p>{', '.join(words)}</p>" if words else ""), ""
+    if title != "findings":
+        body = _findings(data.get("findings") or [])
+    elif rows and "message" in rows[0]:
+        return head + _findings(rows)
+    cells = [flat(row) for row in rows]
+    # A column for each value; lists have their own shape, which a cell cannot show.
+    shown = (name for row in cells for name, value in row.items() if value is not None and not isinstance(value, list))
+    names = list(dict.fromkeys(shown))
+    return head + (_table(names, [[row.get(name) for name in names] for row in cells]) if cells else f"<p>no {title}</p>") + body
 
 
 def plan(data: Mapping[str, Any]) -> str:

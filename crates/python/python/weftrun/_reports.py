@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import copy
+import importlib
+from dataclasses import FrozenInstanceError, dataclass
 from datetime import datetime, timezone
 from typing import Any, AsyncIterator, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from . import _html, _native
+from . import _html, _native, errors
 
 #: Seconds after which a read of `async for` looks whether it is still wanted.
 _ASYNC_WAIT = 0.2
@@ -112,25 +114,67 @@ def _line(line: "_native.Line") -> LogLine:
     return LogLine(data, source, rank, role, attempt, time, is_notice)
 
 
-class _Report:
-    """A report of weftrun: plain data with the shape of ``-o json``."""
+def import_optional(name: str, extra: str, purpose: str) -> Any:
+    """Imports a package that weftrun is useful without."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        fix = f'pip install "weftrun[{extra}]", or pip install {name}'
+        raise errors.MissingPackageError({"message": f"{purpose} needs the package `{name}`", "hints": [fix]}) from None
 
-    def __init__(self, data: Dict[str, Any]) -> None:
-        #: The report as ``-o json`` prints it.
-        self.data = data
+
+class _Report:
+    """A report of weftrun: plain data with the shape of ``-o json``. It does not change; :meth:`to_dict` gives a copy that may."""
+
+    #: The report as ``-o json`` prints it.
+    data: Dict[str, Any]
+    #: The key of its table.
+    _table = "findings"
+
+    def __init__(self, data: Dict[str, Any], **more: Any) -> None:
+        self.__dict__.update(more, data=data)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     @property
     def findings(self) -> List[Finding]:
         """What weftrun noticed, most severe first where the report is sorted so."""
         return [Finding._of(finding) for finding in self.data.get("findings") or []]
 
+    def to_dict(self) -> Dict[str, Any]:
+        """Returns a copy of the report, as ``-o json`` prints it."""
+        return copy.deepcopy(self.data)
+
+    def to_pandas(self) -> Any:
+        """Returns the table of the report as a ``pandas.DataFrame``; keys of objects inside are joined by dots.
+
+        It needs ``weftrun[pandas]``.
+        """
+        pandas = import_optional("pandas", "pandas", "a table")
+        return pandas.DataFrame([_html.flat(row) for row in self._rows()])
+
+    def _rows(self) -> List[Mapping[str, Any]]:
+        return list(self.data.get(self._table) or [])
+
+    def __repr__(self) -> str:
+        words = [f"{key}={value}" for key, value in self.data.items() if key != "schema" and isinstance(value, (str, int, float))]
+        return f"<{type(self).__name__}: {', '.join([*words, f'{len(self._rows())} rows'])}>"
+
+    def _repr_html_(self) -> str:
+        return _html.report(self.data, self._table, self._rows())
+
 
 class Why(_Report):
     """The first cause of a failure or a hang."""
 
+    _text: str
+
     def __init__(self, data: Dict[str, Any], text: str) -> None:
-        super().__init__(data)
-        self._text = text
+        super().__init__(data, _text=text)
 
     @property
     def state(self) -> str:
@@ -147,6 +191,9 @@ class Why(_Report):
         """Global ranks that the cause is on."""
         return list((self.cause or {}).get("ranks") or [])
 
+    def _rows(self) -> List[Mapping[str, Any]]:
+        return [self.cause] if self.cause else []
+
     def __str__(self) -> str:
         return self._text
 
@@ -160,9 +207,11 @@ class Why(_Report):
 class Transport(_Report):
     """Which transport each pair of ranks uses, and why not a faster one."""
 
+    _why: str
+    _table = "pairs"
+
     def __init__(self, data: Dict[str, Any], why: str) -> None:
-        super().__init__(data)
-        self._why = why
+        super().__init__(data, _why=why)
 
     @property
     def verdict(self) -> Dict[str, Any]:
@@ -189,10 +238,11 @@ class Transport(_Report):
 class Mutation(_Report):
     """A manifest or script with the fabric applied."""
 
+    #: The new text; the old one, to the byte, where nothing had to change.
+    text: str
+
     def __init__(self, text: str, data: Dict[str, Any]) -> None:
-        super().__init__(data)
-        #: The new text; the old one, to the byte, where nothing had to change.
-        self.text = text
+        super().__init__(data, text=text)
 
     @property
     def changed(self) -> bool:
@@ -245,6 +295,9 @@ class Status(_Report):
         """Why it failed, as ``weftrun why -o json``; none if it did not."""
         return self.data.get("why")
 
+    def _rows(self) -> List[Mapping[str, Any]]:
+        return [self.data["job"]]
+
     def __repr__(self) -> str:
         return f"<Status {self.phase}>"
 
@@ -285,7 +338,10 @@ class Doctor(_Report):
     @property
     def findings(self) -> List[Finding]:
         """What would prevent a job."""
-        return [Finding._of(finding) for finding in self.data["facts"].get("notes") or []]
+        return [Finding._of(finding) for finding in self._rows()]
+
+    def _rows(self) -> List[Mapping[str, Any]]:
+        return list(self.data["facts"].get("notes") or [])
 
     @property
     def ok(self) -> bool:
@@ -310,9 +366,45 @@ class Verify(_Report):
         """``pass``, ``no-reference``, ``degraded`` or ``fail``."""
         return str(self.data["verdict"])
 
+    def _rows(self) -> List[Mapping[str, Any]]:
+        """Each measured size of each collective."""
+        runs = self.data["runs"]
+        return [{"collective": run["collective"], "ranks": run.get("ranks"), **row} for run in runs for row in run["rows"]]
+
+
+class Bandwidth(_Report):
+    """How fast each collective is, and which rank the others wait for."""
+
+    @property
+    def late(self) -> List[Dict[str, Any]]:
+        """The ranks for which the others wait."""
+        return list(self.data.get("late") or [])
+
+    def _rows(self) -> List[Mapping[str, Any]]:
+        """Each range of sizes of each collective of each communicator."""
+        return [
+            {"communicator": group["id"], "ranks": group["ranks"], "collective": one["collective"], **size}
+            for group in self.data["communicators"]
+            for one in group["collectives"]
+            for size in one["sizes"]
+        ]
+
+
+class Nodes(_Report):
+    """What the jobs of a target say of its nodes, suspects first."""
+
+    _table = "nodes"
+
+    @property
+    def nodes(self) -> List[Dict[str, Any]]:
+        """Each node with its runs, its judgement and the evidence."""
+        return list(self.data["nodes"])
+
 
 class Probe(_Report):
     """What the nodes of a target have."""
+
+    _table = "nodes"
 
     @property
     def nodes(self) -> List[Dict[str, Any]]:
@@ -326,7 +418,10 @@ class Report(_Report):
     @property
     def findings(self) -> List[Finding]:
         """What the logs say of the transports."""
-        return [Finding._of(finding) for finding in self.data["transport"].get("findings") or []]
+        return [Finding._of(finding) for finding in self._rows()]
+
+    def _rows(self) -> List[Mapping[str, Any]]:
+        return list(self.data["transport"].get("findings") or [])
 
 
 @dataclass(frozen=True)

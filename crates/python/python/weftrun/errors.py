@@ -159,6 +159,18 @@ class FabricNotAsPlannedError(Error):
     code = "fabric-not-as-planned"
 
 
+class MissingPackageError(Error, ImportError):
+    """An optional package is not installed."""
+
+    code = "missing-package"
+
+
+class FunctionError(Error, RuntimeError):
+    """A submitted function failed in a way that is no exception here: a rank that died, or whose exception cannot be sent."""
+
+    code = "function"
+
+
 _CLASSES = {
     kind.code: kind
     for kind in (
