@@ -1,6 +1,6 @@
 //! What the node's PCIe bus and its kernel say of the GPUs: errors, the way to the network cards, and settings that lengthen it.
 
-use weftrun_core::Finding;
+use weftrun_core::{Finding, text};
 use weftrun_nccl::failure::HARDWARE_XIDS;
 
 /// The facts of a node that have findings here.
@@ -8,6 +8,7 @@ pub(crate) const XIDS: &str = "xids";
 const PATHS: &str = "gpu_nic_paths";
 const IOMMU: &str = "gpu_iommu";
 const ACS: &str = "acs_bridges";
+const TRAFFIC: &str = "nic_traffic";
 /// Ways from a GPU to a network card over which NCCL uses no GPUDirect RDMA by default: `NCCL_NET_GDR_LEVEL` is PXB, and PHB on some
 /// processors (docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, read 2026-11-27).
 const FAR: [&str; 2] = ["NODE", "SYS"];
@@ -42,6 +43,21 @@ pub(crate) fn findings(host: &str, fact: impl Fn(&str) -> String) -> Vec<Finding
             "VERIFY-GPU-NIC-FAR",
             message,
             "give the job the cards beside its GPUs (`nvidia-smi topo -m`); in a virtual machine name the topology to NCCL (NCCL_TOPO_FILE)",
+        );
+    }
+    let traffic = fact(TRAFFIC);
+    if let [cards, megabytes, name] = traffic.split(' ').collect::<Vec<_>>().as_slice()
+        && let (Ok(cards), Ok(megabytes)) = (cards.parse::<usize>(), megabytes.parse::<u64>())
+    {
+        let message = format!(
+            "{host}: {} carried {megabytes} MB in the second before the benchmark ({name}{}): another job's traffic, or that of storage",
+            text::counted(cards, "network card"),
+            if cards > 1 { " and others" } else { "" },
+        );
+        add(
+            "VERIFY-NIC-IN-USE",
+            message,
+            "measure again when the cards are idle, or on nodes that no other job uses",
         );
     }
     let iommu = fact(IOMMU);
@@ -97,6 +113,7 @@ mod tests {
             (XIDS, "3 13 on 0000:1b:00;1 31 on 0000:1c:00;"),
             (PATHS, "6 PIX;2 PXB;"),
             (IOMMU, "8 identity;"),
+            (TRAFFIC, "damaged"),
         ];
         assert_eq!(told(&well), []);
         assert_eq!(
@@ -111,6 +128,7 @@ mod tests {
         let bad = [
             (XIDS, "2 79 on 0000:1b:00;1 13 on 0000:1c:00;"),
             (PATHS, "6 PIX;2 SYS;"),
+            (TRAFFIC, "8 12400 mlx5_7"),
             (IOMMU, "8 DMA-FQ;"),
             (ACS, "12"),
         ];
@@ -121,7 +139,13 @@ mod tests {
             "a: the kernel's log has errors of GPUs that are the hardware's: Xid 79 on 0000:1b:00, 2 times"
         );
         assert_eq!(messages[1], "a: GPUs have no network card near them: 2 by SYS");
+        assert_eq!(
+            messages[2],
+            "a: 8 network cards carried 12400 MB in the second before the benchmark (mlx5_7 and others): another job's traffic, or that of storage"
+        );
         let codes: Vec<&str> = told.iter().map(|(code, _)| code.as_str()).collect();
-        assert_eq!(codes, ["VERIFY-GPU-XID", "VERIFY-GPU-NIC-FAR", "VERIFY-GPU-IOMMU", "VERIFY-ACS"]);
+        let all =
+            ["VERIFY-GPU-XID", "VERIFY-GPU-NIC-FAR", "VERIFY-NIC-IN-USE", "VERIFY-GPU-IOMMU", "VERIFY-ACS"];
+        assert_eq!(codes, all);
     }
 }

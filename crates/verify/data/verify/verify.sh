@@ -55,6 +55,27 @@ counters() {
     between=,
   done
 }
+# Prints how many bytes each card has carried, both ways. Ports of InfiniBand and RoCE count words of four; EFA has counters of its own.
+carried() {
+  for port in /sys/class/infiniband/*/ports/*; do
+    bytes=0 base=${port%/ports/*}
+    for counter in port_xmit_data port_rcv_data; do
+      value=$(first "$port/counters/$counter") && bytes=$((bytes + 4 * ${value:-0}))
+    done
+    for counter in tx_bytes rx_bytes rdma_read_bytes rdma_write_bytes; do
+      value=$(first "$port/hw_counters/$counter") && bytes=$((bytes + ${value:-0}))
+    done
+    echo "${base##*/} $bytes"
+  done
+}
+# Prints the cards that carried 500 MB or more within a second: how many, their MB, and the name of one.
+busy_cards() {
+  [ -d /sys/class/infiniband ] || return
+  { carried; sleep 1; carried; } 2>/dev/null | awk '
+    !($1 in before) { before[$1] = $2; next }
+    { moved = ($2 - before[$1]) / 1000000; if (moved >= 500) { cards++; all += moved; name = $1 } }
+    END { if (cards) printf "%d %d %s", cards, all, name }'
+}
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | counted; }
 # Prints the state of each GPU as a list of strings, asked for before anything of this job uses one.
 gpu_states() {
@@ -107,7 +128,10 @@ probe() {
     printf ',"gpu_states":[%s]' "$(gpu_states)"
     fact gpu_processes "$(gpu_processes)"
   fi
+  fact nic_traffic "$(busy_cards)"
   fact kernel "$(uname -r)"
+  fact numa_nodes "$(ls -d /sys/devices/system/node/node[0-9]* 2>/dev/null | grep -c . | grep -v '^0$')"
+  fact sockets "$(cat /sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id 2>/dev/null | sort -u | grep -c . | grep -v '^0$')"
   if command -v nvidia-smi >/dev/null 2>&1; then
     fact gpus "$(smi name)"
     fact driver "$(smi driver_version)"
