@@ -17,7 +17,7 @@ use anstream::{AutoStream, ColorChoice};
 use jiff::Timestamp;
 use serde::Serialize;
 use weftrun::core::log::{clean_message, clean_text, escape_controls};
-use weftrun::core::mask::{mask, mask_value};
+use weftrun::core::mask::{mask, mask_json, mask_value};
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
@@ -204,6 +204,12 @@ impl Output {
     /// Returns a value as text, without secrets.
     fn masked(&self, value: &impl Serialize) -> Result<String> {
         let text = self.item_text(value)?;
+        if self.format != Format::Yaml {
+            return Ok(match mask_json(&text) {
+                Cow::Borrowed(_) => text,
+                Cow::Owned(shown) => shown,
+            });
+        }
         let Ok(plain) = serde_json::to_value(value) else { return Ok(text) };
         let mut shown = plain.clone();
         mask_value(&mut shown);

@@ -19,6 +19,9 @@ pub struct Answer {
     /// Sentences of the server. They contain nothing that a job, a file or a cluster wrote.
     pub notes: Vec<String>,
     pub data: Data,
+    /// Which part of the verb's answer the data is: its pointer, and how many of its first items are left out.
+    pub at: String,
+    pub skip: usize,
     pub is_error: bool,
 }
 
@@ -36,13 +39,13 @@ pub enum Data {
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
         let value = serde_json::to_value(ErrorReport::from(&error)).unwrap_or_default();
-        Self { notes: Vec::new(), data: Data::Value(value), is_error: true }
+        Self { is_error: true, ..Self::new(value) }
     }
 }
 
 impl Answer {
     pub fn new(value: Value) -> Self {
-        Self { notes: Vec::new(), data: Data::Value(value), is_error: false }
+        Self { notes: Vec::new(), data: Data::Value(value), at: String::new(), skip: 0, is_error: false }
     }
 
     pub fn note(mut self, note: impl Into<String>) -> Self {
@@ -61,7 +64,9 @@ impl Answer {
                     .into());
             };
             *value = part.take();
+            at.clone_into(&mut self.at);
         }
+        self.skip = skip;
         match value {
             Value::Array(items) => drop(items.drain(..skip.min(items.len()))),
             Value::String(text) => *text = text.chars().skip(skip).collect(),
@@ -74,7 +79,7 @@ impl Answer {
     /// Returns the text, with a number that no writer of the data knew on both marks.
     pub fn text(&self, number: &str, skip: usize) -> String {
         let (data, left_out) = match &self.data {
-            Data::Value(value) => fit(value),
+            Data::Value(value) => fit(value, &self.at, self.skip),
             Data::Lines { text, of } => last_lines(text, *of, skip),
         };
         let mut notes = self.notes.clone();
@@ -92,8 +97,10 @@ fn last_lines(text: &str, of: usize, skip: usize) -> (String, String) {
     let (mut shown, mut size) = (Vec::new(), 0);
     for line in lines[..end].iter().rev() {
         let mut line = escape_controls(line).0.into_owned();
-        if line.len() > LINE {
-            let kept = (0..=LINE).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
+        // A line that was asked for alone has more room.
+        let most = if end == 1 { DATA - 100 } else { LINE };
+        if line.len() > most {
+            let kept = (0..=most).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
             line = format!("{} ... ({} more bytes)", &line[..kept], line.len() - kept);
         }
         size += line.len() + 1;
@@ -130,6 +137,9 @@ struct Cut {
     depth: usize,
 }
 
+/// Most items of a list that are tried to be shown.
+const MOST_ITEMS: usize = 4096;
+
 const CUTS: [(usize, usize, usize, usize); 9] = [
     (usize::MAX, usize::MAX, usize::MAX, 64),
     (64, 64, 2000, 64),
@@ -143,37 +153,60 @@ const CUTS: [(usize, usize, usize, usize); 9] = [
 ];
 
 /// Returns a value as JSON of a bounded size, and how to ask for what was left out. The value stays JSON of the same shape: lists
-/// are shorter, long texts are cut.
-fn fit(value: &Value) -> (String, String) {
+/// are shorter, long texts are cut. It is the part of an answer at a pointer, without its first `skip` items.
+fn fit(value: &Value, at: &str, skip: usize) -> (String, String) {
+    let mut larger = MOST_ITEMS;
     for (items, keys, chars, depth) in CUTS {
-        let mut left_out = Vec::new();
-        let shown = cut(value, Cut { items, keys, chars, depth }, &mut String::new(), &mut left_out);
-        let mut text = escape_controls(&shown.to_string()).0.into_owned();
-        let count = left_out.len();
-        if count > 0 {
-            left_out.truncate(12);
-            // The names of parts are data too.
-            text = format!("{text}\n{}", escape_controls(&json!({ "left_out": left_out }).to_string()).0);
+        let to = Cut { items, keys, chars, depth };
+        if let Some(mut fitting) = write(value, to, at, skip) {
+            // As many items as fit: each step of the cuts is half of the one before.
+            let (mut low, mut high) = (items.min(MOST_ITEMS), larger);
+            while high - low > 1 {
+                let items = low.midpoint(high);
+                match write(value, Cut { items, ..to }, at, skip) {
+                    Some(more) => (fitting, low) = (more, items),
+                    None => high = items,
+                }
+            }
+            return fitting;
         }
-        if text.len() <= DATA {
-            return (text, told(count));
-        }
+        larger = items.min(MOST_ITEMS);
     }
     ("null".to_owned(), told(1))
+}
+
+/// Returns a value that was cut, and how to ask for the rest; none if it is too large.
+fn write(value: &Value, to: Cut, at: &str, skip: usize) -> Option<(String, String)> {
+    let mut left_out = Vec::new();
+    let shown = cut(value, to, &mut at.to_owned(), &mut left_out);
+    // The part itself begins with the item after those that were skipped.
+    for part in left_out.iter_mut().filter(|part| part["at"] == at) {
+        for key in ["skip", "of"] {
+            part[key] = (part[key].as_u64().unwrap_or_default() + skip as u64).into();
+        }
+    }
+    let mut text = escape_controls(&shown.to_string()).0.into_owned();
+    let count = left_out.len();
+    if count > 0 {
+        left_out.truncate(12);
+        // The names of parts are data too.
+        text = format!("{text}\n{}", escape_controls(&json!({ "left_out": left_out }).to_string()).0);
+    }
+    (text.len() <= DATA).then(|| (text, told(count)))
 }
 
 fn told(count: usize) -> String {
     match count {
         0 => String::new(),
-        1 => "1 part is cut (`left_out`): ask again with `at` (its pointer) and `skip`.".to_owned(),
-        count => format!("{count} parts are cut (`left_out`): ask again with `at` (a pointer) and `skip`."),
+        1 => "1 part is cut (`left_out`): ask again with its `at` and `skip`.".to_owned(),
+        count => format!("{count} parts are cut (`left_out`): ask again with the `at` and `skip` of one."),
     }
 }
 
 fn cut(value: &Value, to: Cut, at: &mut String, left_out: &mut Vec<Value>) -> Value {
     let length = at.len();
     let mut note =
-        |at: &str, shown: usize, of: usize| left_out.push(json!({ "at": at, "shown": shown, "of": of }));
+        |at: &str, shown: usize, of: usize| left_out.push(json!({ "at": at, "skip": shown, "of": of }));
     match value {
         Value::String(text) => match text.char_indices().nth(to.chars) {
             None => value.clone(),
@@ -241,7 +274,7 @@ mod tests {
             assert!(text.len() <= LARGEST, "{}", text.len());
             let mut lines = data(&text).lines();
             serde_json::from_str::<Value>(lines.next().unwrap()).unwrap();
-            assert!(text.contains("ask again with `at`"), "{text}");
+            assert!(text.contains("ask again with its `at`") || text.contains("`skip` of one"), "{text}");
         }
     }
 
@@ -251,6 +284,28 @@ mod tests {
         assert_eq!(data(&answer().part(Some("/a"), 2).unwrap().text("n", 0)), "[3]");
         assert_eq!(data(&answer().part(Some("/b"), 1).unwrap().text("n", 0)), "\"ext\"");
         assert!(answer().part(Some("/c"), 0).unwrap_err().is_error);
+    }
+
+    /// Whoever follows `left_out` reads every item once.
+    #[test]
+    fn what_was_left_out_is_asked_for_to_its_end() {
+        let answer = || Answer::new(json!({ "codes": (0..3000).collect::<Vec<_>>(), "more": 1 }));
+        let (mut at, mut skip, mut read, mut calls) = ("/codes".to_owned(), 0, Vec::new(), 0);
+        loop {
+            let text = answer().part(Some(&at), skip).unwrap().text("n", skip);
+            let mut lines = data(&text).lines();
+            let items: Vec<u64> = serde_json::from_str(lines.next().unwrap()).unwrap();
+            read.extend(items);
+            calls += 1;
+            let Some(left) = lines.next() else { break };
+            let left: Value = serde_json::from_str(left).unwrap();
+            let one = &left["left_out"][0];
+            assert_eq!(one["of"], 3000);
+            at = one["at"].as_str().unwrap().to_owned();
+            skip = usize::try_from(one["skip"].as_u64().unwrap()).unwrap();
+        }
+        assert_eq!(read, (0..3000).collect::<Vec<_>>());
+        assert!(calls <= 4, "{calls} calls: most of each answer is used");
     }
 
     #[test]
@@ -265,8 +320,15 @@ mod tests {
         let skip = data(&text).lines().count();
         assert!(text.contains(&format!("`skip`: {skip}")) && text.contains("before them left out"), "{text}");
         assert!(data(&lines(skip)).ends_with(&format!("line {}", 9999 - skip)));
-        let long = Data::Lines { text: "é".repeat(9000), of: 1 };
-        assert!(Answer { data: long, ..Answer::new(Value::Null) }.text("n", 0).len() < 2000);
+        let long = |lines: usize| {
+            let text = format!("{}\n", "é".repeat(9000)).repeat(lines);
+            let data = Data::Lines { text, of: lines };
+            Answer { data, ..Answer::new(Value::Null) }.text("n", 0).len()
+        };
+        assert!(
+            long(2) < 3000 && (3000..=LARGEST).contains(&long(1)),
+            "one that was asked for alone has more room"
+        );
     }
 
     #[test]

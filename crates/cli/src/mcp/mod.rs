@@ -17,7 +17,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
@@ -176,7 +176,7 @@ impl Server {
             return Err(error.hint("call without `token` for a new preview").into());
         }
         let (value, code) = self.value(&exact).await?;
-        let answer = verdict(Answer::new(value), code);
+        let answer = Answer { is_error: code != 0, ..verdict(Answer::new(value), code) };
         Ok(if code == 0 { answer.note("Done, as the preview showed.") } else { answer })
     }
 
@@ -190,7 +190,10 @@ impl Server {
         let verb = |name: &str, args: &Map<String, Value>| {
             let tool = TOOLS.iter().find(|tool| tool.name == name);
             let tool = tool.ok_or_else(|| Error::new(ErrorKind::Unexpected, format!("no tool {name}")))?;
-            tool.argv(&self.root, args)
+            let mut args = args.clone();
+            // The confirmation is of the change.
+            args.shift_remove(tools::TOKEN);
+            tool.argv(&self.root, &args)
         };
         match tool.preview {
             None => Err(Error::new(ErrorKind::Unexpected, "a tool that changes nothing").into()),
@@ -199,14 +202,15 @@ impl Server {
                 if code != 0 {
                     return Err(verdict(Answer::new(plan), code));
                 }
-                let (document, _) = self.value(&verb("render", args)?).await?;
-                let document = format!("{plan}\n{document}");
-                Ok((plan, document, argv.to_vec()))
+                let (rendered, _) = self.value(&verb("render", args)?).await?;
+                let document = format!("{plan}\n{rendered}");
+                Ok((json!({ "rendered": rendered, "plan": plan }), document, argv.to_vec()))
             }
             Some(Preview::Probe) => {
                 let mut args = args.clone();
                 // A plan needs a command; that of a probe is its own.
                 args.insert("command".to_owned(), vec!["sh"].into());
+                args.entry("name").or_insert_with(|| "probe".into());
                 let (plan, _) = self.value(&verb("plan", &args)?).await?;
                 let document = plan.to_string();
                 Ok((plan, document, argv.to_vec()))
@@ -240,7 +244,10 @@ impl Server {
                     exact[key] = exact[key][0].take();
                     let mut dry = tool.argv(&self.root, &exact)?;
                     dry.insert(1, "--dry-run".to_owned());
-                    let (decision, _) = self.value(&dry).await?;
+                    let (decision, code) = self.value(&dry).await?;
+                    if code != 0 {
+                        return Err(verdict(Answer::new(decision), code));
+                    }
                     document.push_str(&decision.to_string());
                     shown = vec![decision];
                 }
@@ -261,11 +268,35 @@ fn failure(ran: &child::Ran) -> Answer {
     match last.filter(|value| value.get("error").is_some()) {
         Some(value) => Answer { is_error: true, ..Answer::new(value) },
         None => {
-            let message = format!("the verb ended with exit code {}", ran.code);
-            let lines: Vec<&str> = ran.err.text.lines().rev().take(20).collect();
-            let error = Error::new(ErrorKind::Unexpected, message);
-            lines.into_iter().rev().fold(error, |error, line| error.with("stderr", clean_text(line))).into()
+            // `logs` prints its error as text: the message, and a hint a line.
+            let mut lines = ran
+                .err
+                .text
+                .lines()
+                .map(|line| clean_text(line).into_owned())
+                .filter(|line| !line.is_empty());
+            let first = lines.next().unwrap_or_else(|| format!("the verb ended with exit code {}", ran.code));
+            let message = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
+            let hint = |line: String| line.trim().strip_prefix("hint: ").unwrap_or(line.trim()).to_owned();
+            lines
+                .take(20)
+                .fold(Error::new(kind_of(ran.code), message), |error, line| error.hint(hint(line)))
+                .into()
         }
+    }
+}
+
+/// Returns the kind of error that an exit code stands for.
+fn kind_of(code: i32) -> ErrorKind {
+    match u8::try_from(code).unwrap_or(exit_codes::BUG) {
+        exit_codes::USAGE => ErrorKind::Usage,
+        exit_codes::INVALID_SPEC => ErrorKind::InvalidSpec,
+        exit_codes::REFUSED => ErrorKind::Refused,
+        exit_codes::UNREACHABLE => ErrorKind::Unreachable,
+        exit_codes::NOT_FOUND => ErrorKind::NotFound,
+        exit_codes::TIMEOUT => ErrorKind::Timeout,
+        exit_codes::INTERRUPTED => ErrorKind::Interrupted,
+        _ => ErrorKind::Unexpected,
     }
 }
 

@@ -93,15 +93,19 @@ pub const TOOLS: &[Tool] = &[
     read("nodes", &["node", "bad", "offline"], &[]),
     read("explain", &["code"], &[]),
     write("submit", JOB, Preview::Document),
-    write("cancel", &["handles"], Preview::Jobs),
-    Tool { fixed: &["-o", "json", "--yes"], ..write("delete", &["handles"], Preview::Jobs) },
-    write("retry", &["handle"], Preview::Retry),
+    Tool { required: &["handles"], ..write("cancel", &["handles"], Preview::Jobs) },
+    Tool {
+        required: &["handles"],
+        fixed: &["-o", "json", "--yes"],
+        ..write("delete", &["handles"], Preview::Jobs)
+    },
+    Tool { required: &["handle"], ..write("retry", &["handle"], Preview::Retry) },
 ];
 
 /// Arguments of the server itself: which part of an answer, and the confirmation.
 const AT: &str = "at";
 const SKIP: &str = "skip";
-const TOKEN: &str = "token";
+pub const TOKEN: &str = "token";
 
 /// Which part of an answer is asked for, and the confirmation of a preview.
 #[derive(Debug, Default)]
@@ -147,6 +151,12 @@ impl Tool {
     pub fn text(&self, root: &clap::Command) -> String {
         let about = root.find_subcommand(self.name).and_then(clap::Command::get_about);
         let about = about.map(ToString::to_string).unwrap_or_default();
+        // The verb can run the benchmark, too.
+        let about = if self.name == "verify" {
+            "Judge what nccl-tests printed by the limits of its machine".to_owned()
+        } else {
+            about
+        };
         match self.preview {
             None => format!("{about}. Reads only."),
             Some(_) => format!(
@@ -190,11 +200,10 @@ impl Tool {
     /// [`ErrorKind::Usage`] for an argument that is unknown, missing, or of another type.
     pub fn argv(&self, root: &clap::Command, given: &Map<String, Value>) -> Result<Vec<String>> {
         let usage = |what: String| Error::new(ErrorKind::Usage, what);
-        let own = [SKIP, AT, TOKEN];
-        if let Some(name) =
-            given.keys().find(|name| !own.contains(&name.as_str()) && !self.names().any(|n| n == *name))
-        {
-            let known: Vec<&str> = self.names().collect();
+        let own =
+            [SKIP].into_iter().chain((self.name != "logs").then_some(AT)).chain(self.preview.map(|_| TOKEN));
+        let known: Vec<&str> = self.names().chain(own).collect();
+        if let Some(name) = given.keys().find(|name| !known.contains(&name.as_str())) {
             return Err(usage(format!("the tool `{}` has no argument `{name}`", self.name))
                 .hint(format!("its arguments are {}", known.join(", "))));
         }
@@ -287,6 +296,10 @@ fn is_list(arg: &Arg) -> bool {
 
 fn property(arg: &Arg) -> Value {
     let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    // Standard input is the protocol's.
+    let about = [", `-` for stdin", "; `-` reads stdin", "; stdin if none is given or for `-`"]
+        .iter()
+        .fold(about, |about, of_stdin| about.replace(of_stdin, ""));
     let mut one = match arg.get_possible_values() {
         _ if is_switch(arg) => json!({ "type": "boolean" }),
         values if values.is_empty() => json!({ "type": ["string", "integer"] }),

@@ -2,6 +2,7 @@
 //! (`hf_…`), by the name of the setting that holds it (`GH_PAT=…`, `--token=…`), or by its place in a URL.
 
 mod forms;
+mod json;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,6 +11,8 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 use serde_json::Value;
+
+pub use json::mask_json;
 
 use forms::{NAMES, PARSERS, TOKENIZER, TOKENS};
 

@@ -373,6 +373,15 @@ fn a_command_that_starts_the_ranks_itself_runs_once() {
         "{text}"
     );
     assert!(text.contains("#SBATCH --ntasks-per-node=4\n") && !text.contains("MASTER_ADDR"), "{text}");
+    // A script that is carried has the requests of its own lines.
+    let own = serde_json::json!(["--gpus=16", "--gpus-per-node=8", "--ntasks=8", "--ntasks-per-node=4"]);
+    let role = Role::worker().nodes(2).gpus_per_node(8).command(["bash", "job.sh"]);
+    let spec = JobSpec::builder("once").launch(Launch::Once).role(role).backend("slurm", "sbatch", own);
+    let text = super::tests::text(spec.build().expect("valid"), Vec::new());
+    for line in ["--gpus=16", "--gpus-per-node=8", "--ntasks=8", "--ntasks-per-node=4"] {
+        assert!(text.contains(&format!("#SBATCH {line}\n")), "{line}: {text}");
+    }
+    assert!(!text.contains("weftrun_code=$weftrun_cause"), "its exit code is its own");
     let image =
         JobSpec::builder("x").launch(Launch::Once).image("a/b:1").role(Role::worker().command(["bash", "x"]));
     assert!(render(&SlurmTarget::default(), &planned(image.build().expect("valid"), Vec::new())).is_err());

@@ -9,7 +9,7 @@ use super::literal::literal;
 use super::whole::argument_of;
 use super::{Import, lost};
 use crate::kubeflow::TORCHRUN_OPTIONS;
-use crate::slurm::{Directives, Program, Script};
+use crate::slurm::{Directive, Directives, Program, Script};
 use weftrun_core::Finding;
 use weftrun_core::spec::Launch;
 
@@ -35,8 +35,7 @@ pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Findi
         return Err(Finding::error("E-IMPORT-JOB", "the script starts nothing"));
     };
     let before = import.clone();
-    let read =
-        if import.whole { Err("`--whole` is given".to_owned()) } else { simple(import, &chunks, last) };
+    let read = import.whole.map_or_else(|| simple(import, &chunks, last), |why| Err(why.to_owned()));
     if let Err(why) = read {
         *import = before;
         import.carry_whole(&body, &why, script);
@@ -90,6 +89,17 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let prepares = before.iter().any(|chunk| !chunk.is_farewell() && chunk.exports().is_none());
     if works_inside || prepares && !import.container.is_empty() {
         return Err("the whole script runs in the container of its `#SBATCH` lines".to_owned());
+    }
+    if prepares && import.shell != "bash" {
+        return Err(format!(
+            "`{}` runs the commands before the ranks, and bash would run those of the job",
+            import.shell
+        ));
+    }
+    let passed = |chunk: &&Chunk| import.spec.env.iter().any(|set| reads_variable(&chunk.text, &set.name));
+    if let Some(chunk) = before.iter().find(passed) {
+        let line = chunk.text.trim().lines().next().unwrap_or_default().trim();
+        return Err(format!("`{line}` reads a variable of `#SBATCH --export`"));
     }
     let shell_options = import.shell_options.clone();
     let has_option = |letter, name| body::has_option(before, &shell_options, letter, name);
@@ -155,6 +165,16 @@ fn plain(raw: &str) -> Simple<String> {
     const MOST: usize = 60;
     let shown: String = raw.chars().take(MOST).collect();
     literal(raw).ok_or_else(|| format!("the shell expands `{shown}` in the command that starts the ranks"))
+}
+
+/// Returns whether a text expands a variable.
+fn reads_variable(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let next = text.get(at + name.len()..).and_then(|rest| rest.chars().next());
+        let before = text.get(..at).unwrap_or_default();
+        let is_end = !next.is_some_and(|c| c == '_' || c.is_ascii_alphanumeric());
+        is_end && (before.ends_with('$') || before.ends_with("${"))
+    })
 }
 
 fn is_mpirun(program: &str) -> bool {
@@ -250,6 +270,9 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
         import.findings.push(lost(&format!("srun's `--output={path}`")));
     }
     let mut further: Vec<String> = Vec::new();
+    // `-vv` says more than `-v`.
+    let verbose = options.iter().filter(|option| option.name == "verbose").skip(1);
+    further.extend(verbose.map(Directive::written));
     for option in options.last_of_each().iter() {
         match (option.name.as_str(), option.value.clone()) {
             ("mpi", Some(value)) => {

@@ -128,7 +128,8 @@ struct Import {
     /// Tasks on each node, where the script sets it.
     tasks: Option<u32>,
     cpus_per_task: Option<u32>,
-    whole: bool,
+    /// Why the script is carried as it is, where that is known before its commands are read.
+    whole: Option<&'static str>,
     /// The program and the options of the first line, where it is no shell that `setup` could hold.
     interpreter: Option<String>,
     /// The shell of the first line, and its options by their letters (`#!/bin/bash -e`).
@@ -159,7 +160,7 @@ impl Import {
             container: Vec::new(),
             tasks,
             cpus_per_task,
-            whole,
+            whole: whole.then_some("`--whole` is given"),
             interpreter: None,
             shell: "bash".to_owned(),
             shell_options: String::new(),
@@ -187,7 +188,7 @@ impl Import {
         let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
         if !matches!(program, "bash" | "sh" | "dash") {
             self.interpreter = Some(words.join(" "));
-            self.whole = true;
+            self.whole = Some("another program than a shell runs it");
             return;
         }
         if let Some(word) = words.get(1).filter(|word| !word.starts_with(['-', '+'])) {
@@ -222,7 +223,7 @@ impl Import {
                 format!("`#SBATCH --{name}={value}` cannot be resolved: sbatch expands no variables there");
             return Err(Finding::error("E-IMPORT-JOB", message).fix("write the value into the line"));
         }
-        self.resources()?;
+        self.resources();
         let options = &mut self.options;
         self.spec.priority = options.take_value("qos");
         match options.take_value("partition") {

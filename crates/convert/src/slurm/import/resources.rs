@@ -11,10 +11,10 @@ const GPUS: [&str; 4] = ["gpus-per-task", "gpus", "gres", "gpus-per-node"];
 
 impl Import {
     /// Reads what the job requests of each node.
-    pub(super) fn resources(&mut self) -> Result<(), Finding> {
+    pub(super) fn resources(&mut self) {
         self.role.nodes = self.options.nodes();
         self.gpus();
-        self.tasks()?;
+        self.tasks();
         self.nodes();
         let options = &mut self.options;
         if let Some(memory) = options.take_value("mem") {
@@ -31,7 +31,6 @@ impl Import {
                 options.add("time", limit);
             }
         }
-        Ok(())
     }
 
     fn nodes(&mut self) {
@@ -43,7 +42,7 @@ impl Import {
         }
     }
 
-    fn tasks(&mut self) -> Result<(), Finding> {
+    fn tasks(&mut self) {
         let options = &mut self.options;
         // Tasks and GPUs follow from each other; Slurm accepts no number of tasks for each node beside it.
         if let Some(each) = options.number("ntasks-per-gpu").filter(|each| *each > 0) {
@@ -63,8 +62,7 @@ impl Import {
         let tasks = self.tasks.unwrap_or(1).max(1);
         self.role.cpus = self.cpus_per_task.map(|cpus| cpus.saturating_mul(tasks).to_string());
         if options.number("ntasks").is_some_and(|all| all % self.role.nodes != 0) {
-            return Err(Finding::error("E-IMPORT-JOB", "the tasks do not divide evenly among the nodes")
-                .fix("request the same number of tasks on each node (`--ntasks-per-node`)"));
+            self.whole = self.whole.or(Some("the tasks do not divide evenly among the nodes"));
         }
         for name in ["ntasks", "ntasks-per-node", "cpus-per-task"] {
             let number = options.number(name);
@@ -72,7 +70,6 @@ impl Import {
                 self.findings.push(lost(&format!("`--{name}={text}`")));
             }
         }
-        Ok(())
     }
 
     fn gpus(&mut self) {

@@ -13,15 +13,16 @@ use weftrun_core::Finding;
 use weftrun_core::shell::without_comment;
 use weftrun_core::spec::{Code, Launch};
 
-/// Options that say what the job has: nodes are a key of each job.
+/// Options that say what the job has, but for nodes, which are a key of each job. In this order: in a rendered script `--gpus` replaces
+/// `--gpus-per-node` before it, and `--ntasks` what is for each node.
 const SHAPE: [&str; 9] = [
-    "gpus",
-    "gpus-per-node",
     "gpus-per-task",
+    "gpus",
     "gres",
+    "gpus-per-node",
+    "ntasks-per-gpu",
     "ntasks",
     "ntasks-per-node",
-    "ntasks-per-gpu",
     "cpus-per-task",
     "gpu-bind",
 ];
@@ -33,9 +34,16 @@ impl Import {
             "" => self.shell.clone(),
             letters => format!("{} -{letters}", self.shell),
         });
+        // A script that submits itself again needs its `#SBATCH` lines.
+        let submits = body.lines().map(without_comment).any(|line| line.contains("sbatch"));
         let first = script.text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or("#!/bin/bash");
         self.spec.launch = Launch::Once;
-        self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text: format!("{first}\n{body}") });
+        let text = if submits && script.text.starts_with("#!") {
+            script.text.to_owned()
+        } else {
+            format!("{first}\n{body}")
+        };
+        self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text });
         self.role.command = program.split(' ').chain(["job.sh"]).map(str::to_owned).collect();
         // The script starts its containers itself; options of pyxis stay options of sbatch.
         self.spec.image = None;
@@ -64,21 +72,25 @@ impl Import {
             kept.retain(|option| !SHAPE.contains(&name_of(option.as_str().unwrap_or_default()).as_str()));
         }
         let native = script.components.first().cloned().unwrap_or_default().last_of_each();
-        let of_shape = |option: &&Directive| SHAPE.contains(&option.name.as_str()) && !self.is_key(option);
-        let own: Vec<String> = native.iter().filter(of_shape).map(Directive::written).collect();
+        let of = |name: &&str| native.iter().find(|option| option.name == **name);
+        let is_alone = |others: &[&str]| !others.iter().any(|name| native.has(name));
+        let number = |option: &Directive| option.value.as_deref().and_then(|value| value.parse().ok());
+        // What a key of the job is rendered as needs no line, where no other one replaces it.
+        let is_key = |option: &&Directive| match option.name.as_str() {
+            "gpus-per-node" => {
+                number(option) == Some(self.role.gpus_per_node)
+                    && is_alone(&["gpus-per-task", "gpus", "gres"])
+            }
+            "ntasks-per-node" => {
+                number(option).is_some() && number(option) == self.tasks && is_alone(&["ntasks"])
+            }
+            _ => false,
+        };
+        let own: Vec<String> =
+            SHAPE.iter().filter_map(of).filter(|option| !is_key(option)).map(Directive::written).collect();
         self.keep_for_sbatch(own);
         self.role.cpus = None;
         self.role.ranks_per_node = self.tasks.filter(|_| native.has("ntasks-per-node"));
-    }
-
-    /// Returns whether a key of the job file is rendered as this option.
-    fn is_key(&self, option: &Directive) -> bool {
-        let number = option.value.as_deref().and_then(|value| value.parse().ok());
-        match option.name.as_str() {
-            "gpus-per-node" => number == Some(self.role.gpus_per_node),
-            "ntasks-per-node" => number.is_some() && number == self.tasks,
-            _ => false,
-        }
     }
 
     /// Warns of positional parameters: a job has its arguments in the command.

@@ -112,6 +112,10 @@ fn a_whole_script_has_its_own_requests() {
         ("-N 2 --gres=gpu:a100:4,nvme:1", json!(["--gres=gpu:a100:4,nvme:1"])),
         ("-N 2 --ntasks-per-gpu=1 --gpus-per-node=2", json!(["--ntasks-per-gpu=1"])),
         ("-N 2 --gpus-per-node=4 --ntasks-per-node=4", json!(null)),
+        // Each of two for one thing has variables of its own.
+        ("-N 2 -n 8 --ntasks-per-node=4 -G 8", json!(["--gpus=8", "--ntasks=8", "--ntasks-per-node=4"])),
+        ("-N 2 --gpus-per-node=4 --gres=gpu:4", json!(["--gres=gpu:4", "--gpus-per-node=4"])),
+        ("-N 4 -n 10 --gpus-per-node=1", json!(["--ntasks=10"])),
     ] {
         let (spec, _) = imported(&format!("#!/bin/bash -l\n#SBATCH {head}\nsrun a $X\nsrun b $X\n"));
         let own = &spec.backend.get("slurm").map_or(json!(null), |own| own["sbatch"].clone());
@@ -119,6 +123,19 @@ fn a_whole_script_has_its_own_requests() {
         assert!(spec.roles[0].gpus_per_node > 0, "the fabric is decided by it: {head}");
         assert!(!spec.backend.get("slurm").is_some_and(|own| own.get("shell").is_some()), "one login");
     }
+}
+
+/// What the first line and `sbatch $0` mean in the script, they mean in the job.
+#[test]
+fn a_script_of_sh_or_that_submits_itself_is_carried() {
+    let spec = |text: &str| imported(text).0;
+    let of_sh = |before: &str| spec(&format!("#!/bin/sh\n#SBATCH -N 2\n{before}srun ./a\n")).launch;
+    assert_eq!((of_sh("source ~/.bashrc\n"), of_sh("")), (Launch::Once, Launch::PerNode));
+    let text = "#!/bin/bash\n#SBATCH -N 2\nsrun ./a || sbatch $0\n";
+    let Some(Code::Script { text: carried, .. }) = spec(text).code else { panic!("it is carried") };
+    assert_eq!(carried, text);
+    let verbose = spec("#!/bin/bash\n#SBATCH -N 2\nsrun -vv ./a\n");
+    assert_eq!(verbose.backend["slurm"]["srun"], json!(["--verbose", "--verbose"]));
 }
 
 /// Where the commands before `srun` may see the tasks of the job, and `srun` has others, the script is carried.
@@ -140,6 +157,8 @@ fn commands_before_the_ranks_see_the_job_of_the_script() {
         ("-N 2", "source venv/bin/activate\nsrun --chdir=/tmp python a.py", false),
         ("-N 2", "srun --chdir=/tmp python a.py", true),
         ("-N 2 --ntasks-per-node=2", "module load $1\nsrun python a.py", false),
+        ("-N 2 --export=ALL,VENV=/x", "source $VENV/bin/activate\nsrun python a.py", false),
+        ("-N 2 --export=ALL,VENV=/x", "source /VENV/bin/activate\nsrun python a.py", true),
         ("-N 2 --ntasks-per-node=2", "f() { module load $1; }\nf cuda\nsrun -ul python a.py", true),
     ] {
         assert_eq!(launch(head, body) != Launch::Once, converted, "{head} {body}");
