@@ -113,6 +113,12 @@ pub(super) const RULES: &[Rule] = &[
         "nothing, as long as the job runs",
         "https://github.com/google/nccl-fastsocket/blob/master/net_fastsocket.cc")
         .signatures(&[Signature::SocketNotPlaced]),
+    rule("R81", "NCCL-KERNEL-TOO-LARGE", HIGH,
+        "a kernel of this NCCL needs more shared memory than a block of this GPU has: the library is older than the GPU",
+        "use a newer NCCL that is built for this GPU, as a newer PyTorch brings it",
+        "https://github.com/NVIDIA/nccl/blob/v2.25.1-1/src/enqueue.cc")
+        .signatures(&[Signature::KernelTooLarge])
+        .fails(),
     rule("R76", "NCCL-RANK-INVALID", HIGH,
         "a process joined NCCL with a rank that its world does not have",
         "start as many processes as the world has, and give each the rank and the world size of its launcher (RANK, WORLD_SIZE)",

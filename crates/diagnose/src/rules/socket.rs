@@ -95,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
         "use another port (MASTER_PORT, `--master-port`, the port of `--rdzv-endpoint`), or end the process that holds it",
         "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
         .signatures(&[Signature::RendezvousPort])
-        .says(&[&["ddress already in use"], &["EADDRINUSE"]])
+        .says(&[&["ddress already in use"], &["EADDRINUSE"], &["(errno: 98 "]])
         .only(&[CauseClass::Rendezvous])
         .blame(Blame::Rank(CauseClass::Rendezvous))
         .detail(rendezvous_port),

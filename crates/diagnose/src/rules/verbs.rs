@@ -81,6 +81,11 @@ pub(super) const RULES: &[Rule] = &[
         .detail(async_events)
         .advice(of_async_event)
         .fails(),
+    rule("R82", "IB-SUBNET-EVENT", NOTE,
+        "the subnet manager spoke to an HCA, or a port came up, and NCCL went on",
+        "nothing, as long as the job runs; where it comes often, ask whoever runs the fabric about its subnet manager",
+        "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html")
+        .signatures(&[Signature::IbSubnetEvent]),
     rule("R21b", "ROCE-GID-UNREADABLE", HIGH,
         "the kind of a GID of a RoCE NIC could not be read: that index of its table is empty, or the container does not show it",
         "choose an index that `show_gids` lists in the container as RoCE v2 (NCCL_IB_GID_INDEX, for UCCL UCCL_IB_GID_INDEX), or give the container the host's network and /sys/class/infiniband",
@@ -198,6 +203,13 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr])
         .when(without_gdr)
         .detail(hosts_without_gdr),
+    // NVSHMEM's src/host/transport/transport.cpp.
+    rule("R83", "NVSHMEM-NO-TRANSPORT", MEDIUM,
+        "NVSHMEM could not set up a transport between nodes",
+        "read the lines before it: IBGDA needs a NIC of mlx5 that the container shows, and `PeerMappingOverride=1` of the driver; NVSHMEM_DEBUG=INFO says more, and NVSHMEM_IB_ENABLE_IBGDA=0 takes another transport",
+        "https://github.com/deepseek-ai/DeepEP/blob/main/third-party/README.md")
+        .says(&[&["init failed for transport: "], &["Unable to initialize any transports"]])
+        .kind(CauseClass::Nccl),
     // NVSHMEM's src/modules/transport/ibgda/ibgda.cpp and ibrc.cpp.
     rule("R25b", "NVSHMEM-NO-PEER-MEMORY", MEDIUM,
         "NVSHMEM leaves a transport out, since the kernel module for GPUDirect RDMA is not loaded (nvidia_peermem or nv_peer_mem)",

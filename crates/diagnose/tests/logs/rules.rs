@@ -317,6 +317,8 @@ warn("misc/socket.cc:311", "Socket creation failed : Address family not supporte
         ("R45b", vec![warn("graph/search.cc:703", "XML Import Channel : dev 1 not found.")]),
         ("R45c", vec![warn("graph/xml.h:95", "Error : too many XML nodes (max 256)")]),
         ("R11b", vec![warn("register_mr_buffers:465", "NET/OFI Unable to register memory (type = 1) for device 3. RC: 638403601, Error: ")]),
+        ("R81", vec![info("ncclMaxSharedMem 82240 exceeds device/fn maxSharedMem 79856")]),
+        ("R82", vec![warn("transport/net_ib.cc:93", "NET/IB : Got async event : client reregistration")]),
         ("R76", vec![warn("init.cc:981", "Invalid rank requested : 1/1")]),
         ("R75", vec![warn("enqueue.cc:1590", "Error : no algorithm/protocol available")]),
         ("R73", vec![warn("graph/paths.cc:82", "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000")]),
@@ -358,6 +360,10 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         )
     };
     vec![
+        ("R83", vec![
+            line("/nvshmem/src/host/transport/transport.cpp:nvshmemi_transport_init:275: init failed for transport: IBGDA"),
+            line("/nvshmem/src/host/transport/transport.cpp:nvshmemi_transport_init:287: Unable to initialize any transports. returning error."),
+        ]),
         (
             "C01",
             vec![raised(
@@ -1248,6 +1254,16 @@ fn a_gpu_of_a_host_is_as_good_as_its_rank() {
     assert_eq!(sure(&[line("gpu-17:100:300 [3]")]), Confidence::Medium);
     let two = [line("gpu-17:100:300 [3]"), line("gpu-18:101:301 [4]")];
     assert_eq!(sure(&two), Confidence::Low, "either may have lost the other");
+}
+
+/// What a subnet manager says is no failure; a port that goes down may be one.
+#[test]
+fn what_a_subnet_manager_says_is_no_failure() {
+    let event = |event: &str| warn("transport/net_ib.cc:93", &format!("NET/IB : Got async event : {event}"));
+    let why = why_of(&event("client reregistration"));
+    assert_eq!((why.state.as_str(), &why.cause), ("unknown", &None));
+    assert_eq!(why_of(&event("SM change")).cause, None);
+    assert!(causes_of(&event("port error")).contains(&"R23"));
 }
 
 #[test]

@@ -213,6 +213,10 @@ signatures! {
         SysPathMissing: FAILS,
         /// RCCL misses a parameter of the kernel or a variable that it recommends.
         SettingRecommended: CONTINUES,
+        /// A kernel of NCCL needs more shared memory than a block of this GPU has.
+        KernelTooLarge: FAILS,
+        /// The subnet manager, or a port that is up, told an HCA something.
+        IbSubnetEvent: CONTINUES,
         /// Google's FastSocket did not place a connection by the queue of the NIC.
         SocketNotPlaced: CONTINUES,
         /// A call of NCCL returned an error (`group.cc:64 -> 2`).

@@ -47,7 +47,8 @@ const OTHER_ERRORS: &[&str] = &[
     "No such device",
 ];
 const BOOTSTRAP: &str = "Message truncated : received ";
-const QP_EVENTS: &[&str] = &["work queue"];
+/// Events of a queue pair, and those after which all goes on.
+const OTHER_EVENTS: &[&str] = &["work queue", "client reregistration", "SM change", "port active"];
 const COMPLETION: &[&str] = &["ibv_modify_qp", "ibv_query_gid"];
 
 /// Sources of the wordings: the tags of NVIDIA/nccl 2.3.5 to 2.30.7 and aws-ofi-nccl 0.9.1 to 1.21.1, libfabric, and
@@ -137,9 +138,12 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::IbQpEvent, "access violation work queue error"),
     row(Signature::IbQpEvent, "invalid request local work queue error"),
     row(Signature::IbQpEvent, "local work queue catastrophic error"),
-    with(Signature::IbAsyncEvent, "Got async event", &[], QP_EVENTS),
-    with(Signature::IbAsyncEvent, "async fatal event", &[], QP_EVENTS),
-    with(Signature::IbAsyncEvent, "non-fatal async event", &[], QP_EVENTS),
+    with(Signature::IbAsyncEvent, "Got async event", &[], OTHER_EVENTS),
+    with(Signature::IbAsyncEvent, "async fatal event", &[], OTHER_EVENTS),
+    with(Signature::IbAsyncEvent, "non-fatal async event", &[], OTHER_EVENTS),
+    with(Signature::IbSubnetEvent, "async event", &["client reregistration"], &[]),
+    with(Signature::IbSubnetEvent, "async event", &["SM change"], &[]),
+    with(Signature::IbSubnetEvent, "async event", &["port active"], &[]),
     row(Signature::IbAsyncEvent, "local catastrophic error"),
     row(Signature::IbAsyncEvent, "ibv_get_async_event failed"),
     with(Signature::IbAsyncEvent, "port error", &[], &["support"]),
@@ -266,6 +270,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::SettingRecommended, "Missing \"", &["from kernel command line"], &[]),
     with(Signature::SettingRecommended, "Missing \"", &["from environment"], &[]),
     // google/nccl-fastsocket, net_fastsocket.cc, read 2026-11-27.
+    with(Signature::KernelTooLarge, "ncclMaxSharedMem", &["exceeds device"], &[]),
     row(Signature::SocketNotPlaced, "Cannot get incoming CPU."),
     row(Signature::SocketNotPlaced, "Maximum retry reached for accept "),
     row(Signature::SocketNotPlaced, "Maximum retry reached for connect "),
