@@ -20,9 +20,12 @@ pub struct Bench<'a> {
     pub(super) jobs: SubmittedJobs,
 }
 
-/// Jobs, each with the connection that it was submitted by.
+/// A job with the connection that it was submitted by.
+type Connected = (Arc<dyn Backend>, JobHandle);
+
+/// Jobs that a check submitted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SubmittedJobs(Arc<Mutex<Vec<(Arc<dyn Backend>, JobHandle)>>>);
+pub(super) struct SubmittedJobs(Arc<Mutex<Vec<Connected>>>);
 
 impl SubmittedJobs {
     /// Adds one.
@@ -31,7 +34,7 @@ impl SubmittedJobs {
     }
 
     /// Returns those that were added since it was called last.
-    pub fn take(&self) -> Vec<(Arc<dyn Backend>, JobHandle)> {
+    pub fn take(&self) -> Vec<Connected> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
