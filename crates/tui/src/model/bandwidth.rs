@@ -7,7 +7,7 @@ use weftrun::core::nccl::bandwidth::{CollectiveSpeed, CommunicatorSpeed, Order, 
 use weftrun::diagnose::Measured;
 
 use super::open::Open;
-use super::sorting::Column;
+use super::sorting::CollectiveColumn;
 
 /// A row of the list: a collective of a communicator.
 #[derive(Clone, Copy, Debug)]
@@ -32,39 +32,6 @@ impl<'a> CollectiveRow<'a> {
         waits.sort_by_key(|rank| (!self.has_late(rank), rank.job_rank()));
         waits
     }
-}
-
-/// Columns by which collectives are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CollectiveColumn {
-    /// Those with a late rank first, then those with the most time.
-    #[default]
-    Trouble,
-    Collective,
-    /// Most first.
-    Ranks,
-    /// Largest messages first.
-    Size,
-    /// Slowest first.
-    BusBandwidth,
-    /// Most first.
-    Expected,
-    Time,
-    Communicator,
-}
-
-impl Column for CollectiveColumn {
-    const ROWS: &'static str = "collectives";
-    const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Trouble, "trouble"),
-        (Self::Time, "time"),
-        (Self::BusBandwidth, "bandwidth"),
-        (Self::Expected, "expected"),
-        (Self::Size, "size"),
-        (Self::Collective, "collective"),
-        (Self::Ranks, "ranks"),
-        (Self::Communicator, "communicator"),
-    ];
 }
 
 impl Open {

@@ -12,10 +12,8 @@ use weftrun::diagnose::RANK_LATE;
 use weftrun::diagnose::cause::CAUSE_CODE;
 use weftrun::report::HealthReport;
 
-use super::bandwidth::CollectiveColumn;
 use super::logs::LogPane;
-use super::rows::{NodeColumn, RankColumn};
-use super::sorting::Sorting;
+use super::sorting::{CollectiveColumn, NodeColumn, RankColumn, Sorting};
 use super::transport_view::{Cell, Communicator, LinkMap, Node, Rank, TransportView};
 
 /// How the matrix is drawn.

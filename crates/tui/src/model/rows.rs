@@ -6,71 +6,8 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::open::{Open, Suspects};
-use super::sorting::Column;
+use super::sorting::{NodeColumn, RankColumn};
 use super::transport_view::{Node, Rank, Step};
-
-/// Columns by which ranks are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RankColumn {
-    /// By rank, those that the cause or RAS names first.
-    #[default]
-    Trouble,
-    Rank,
-    Host,
-    Gpu,
-    /// Those that failed, then the slowest first.
-    Phase,
-    Loaded,
-    /// Most first.
-    Warnings,
-    Errors,
-    /// Those that have written nothing for the longest first.
-    Silent,
-    /// Those whose last step is the oldest first.
-    Step,
-}
-
-impl Column for RankColumn {
-    const ROWS: &'static str = "ranks";
-    const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Trouble, "trouble"),
-        (Self::Phase, "phase"),
-        (Self::Errors, "errors"),
-        (Self::Warnings, "warnings"),
-        (Self::Silent, "silent"),
-        (Self::Step, "step"),
-        (Self::Rank, "rank"),
-        (Self::Host, "host"),
-        (Self::Gpu, "gpu"),
-        (Self::Loaded, "loaded"),
-    ];
-}
-
-/// Columns by which nodes are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NodeColumn {
-    /// As the matrix numbers them, those with a rank that failed or that the cause or RAS names first.
-    #[default]
-    Trouble,
-    /// As the matrix numbers them.
-    Node,
-    /// Those with the slowest ranks first.
-    Reached,
-    Loaded,
-    /// By their lowest rank.
-    Ranks,
-}
-
-impl Column for NodeColumn {
-    const ROWS: &'static str = "nodes";
-    const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Trouble, "trouble"),
-        (Self::Reached, "reached"),
-        (Self::Loaded, "loaded"),
-        (Self::Ranks, "ranks"),
-        (Self::Node, "node"),
-    ];
-}
 
 /// What a rank has written in its present attempt.
 #[derive(Clone, Copy, Debug, Default)]

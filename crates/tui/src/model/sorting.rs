@@ -60,3 +60,99 @@ impl<C: Column> Sorting<C> {
         format!("{} sorted by {}{way}", C::ROWS, self.column.name())
     }
 }
+
+/// Columns by which ranks are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RankColumn {
+    /// By rank, those that the cause or RAS names first.
+    #[default]
+    Trouble,
+    Rank,
+    Host,
+    Gpu,
+    /// Those that failed, then the slowest first.
+    Phase,
+    Loaded,
+    /// Most first.
+    Warnings,
+    Errors,
+    /// Those that have written nothing for the longest first.
+    Silent,
+    /// Those whose last step is the oldest first.
+    Step,
+}
+
+impl Column for RankColumn {
+    const ROWS: &'static str = "ranks";
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Trouble, "trouble"),
+        (Self::Phase, "phase"),
+        (Self::Errors, "errors"),
+        (Self::Warnings, "warnings"),
+        (Self::Silent, "silent"),
+        (Self::Step, "step"),
+        (Self::Rank, "rank"),
+        (Self::Host, "host"),
+        (Self::Gpu, "gpu"),
+        (Self::Loaded, "loaded"),
+    ];
+}
+
+/// Columns by which nodes are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeColumn {
+    /// As the matrix numbers them, those with a rank that failed or that the cause or RAS names first.
+    #[default]
+    Trouble,
+    /// As the matrix numbers them.
+    Node,
+    /// Those with the slowest ranks first.
+    Reached,
+    Loaded,
+    /// By their lowest rank.
+    Ranks,
+}
+
+impl Column for NodeColumn {
+    const ROWS: &'static str = "nodes";
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Trouble, "trouble"),
+        (Self::Reached, "reached"),
+        (Self::Loaded, "loaded"),
+        (Self::Ranks, "ranks"),
+        (Self::Node, "node"),
+    ];
+}
+
+/// Columns by which collectives are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CollectiveColumn {
+    /// Those with a late rank first, then those with the most time.
+    #[default]
+    Trouble,
+    Collective,
+    /// Most first.
+    Ranks,
+    /// Largest messages first.
+    Size,
+    /// Slowest first.
+    BusBandwidth,
+    /// Most first.
+    Expected,
+    Time,
+    Communicator,
+}
+
+impl Column for CollectiveColumn {
+    const ROWS: &'static str = "collectives";
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Trouble, "trouble"),
+        (Self::Time, "time"),
+        (Self::BusBandwidth, "bandwidth"),
+        (Self::Expected, "expected"),
+        (Self::Size, "size"),
+        (Self::Collective, "collective"),
+        (Self::Ranks, "ranks"),
+        (Self::Communicator, "communicator"),
+    ];
+}

@@ -14,8 +14,9 @@ use super::heading::Head;
 use super::mouse_targets::{Bar, Heading, MouseTarget};
 use super::paint::{Paint, cell, fit, timeline, wrap};
 use crate::model::Model;
-use crate::model::bandwidth::{CollectiveColumn, CollectiveRow};
+use crate::model::bandwidth::CollectiveRow;
 use crate::model::open::Open;
+use crate::model::sorting::CollectiveColumn;
 use crate::theme::Meaning;
 
 /// Rows from which the chart is drawn: below, the list shows the course of the bandwidth.

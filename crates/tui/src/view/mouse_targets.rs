@@ -6,9 +6,8 @@ use ratatui::layout::{Position, Rect};
 use weftrun::core::job::JobHandle;
 
 use crate::model::Screen;
-use crate::model::bandwidth::CollectiveColumn;
 use crate::model::jobs::JobColumn;
-use crate::model::rows::{NodeColumn, RankColumn};
+use crate::model::sorting::{CollectiveColumn, NodeColumn, RankColumn};
 
 /// A list that has a scroll bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

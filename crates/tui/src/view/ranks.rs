@@ -12,7 +12,8 @@ use super::mouse_targets::{Bar, Heading, MouseTarget};
 use super::paint::{FULL, NONE, PART, Paint, age, cell, fit};
 use crate::model::Model;
 use crate::model::open::{Open, Suspects};
-use crate::model::rows::{NodeColumn, Output, RankColumn};
+use crate::model::rows::Output;
+use crate::model::sorting::{NodeColumn, RankColumn};
 use crate::model::transport_view::{Node, Rank, Step};
 use crate::theme::Meaning;
 
@@ -110,7 +111,9 @@ fn node_line<'a>(
     let ranks: Vec<u32> =
         node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
     let suspect = suspects.contain_any(&open.transport_view, &node.ranks);
-    let text = format!("{number:>3}{} {}", if suspect { "!" } else { "" }, node.host);
+    // Ranks without a line of their own are on a node that is not named.
+    let host = if node.host.is_empty() { "?" } else { &node.host };
+    let text = format!("{number:>3}{} {host}", if suspect { "!" } else { "" });
     let line = Line::from(vec![
         Span::raw(format!("{} {} ", if here { ">" } else { " " }, cell(&text, widths[0]))),
         paint.span(cell(&reached, widths[1]), meaning),

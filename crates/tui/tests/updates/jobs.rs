@@ -2,8 +2,8 @@
 
 use weftrun_tui::model::jobs::JobColumn;
 use weftrun_tui::model::layer::{Layer, Question};
-use weftrun_tui::model::rows::RankColumn;
 use weftrun_tui::model::session::Session;
+use weftrun_tui::model::sorting::RankColumn;
 use weftrun_tui::view::mouse_targets::{Heading, MouseTarget, MouseTargets};
 use weftrun_tui::view::view_for_mouse;
 

@@ -1,10 +1,8 @@
 //! Each table is sorted by each of its columns both ways: by key, by a click on a heading, by name.
 
 use weftrun_tui::model::Model;
-use weftrun_tui::model::bandwidth::CollectiveColumn;
 use weftrun_tui::model::open::Open;
-use weftrun_tui::model::rows::{NodeColumn, RankColumn};
-use weftrun_tui::model::sorting::{Column, Sorting};
+use weftrun_tui::model::sorting::{CollectiveColumn, Column, NodeColumn, RankColumn, Sorting};
 use weftrun_tui::view::mouse_targets::{Heading, MouseTarget, MouseTargets};
 use weftrun_tui::view::view_for_mouse;
 
