@@ -19,7 +19,7 @@ pub struct Output {
 }
 
 impl Open {
-    /// Returns what each rank has written.
+    /// Returns what each rank has written. It locks the log store.
     pub fn outputs(&self) -> HashMap<u32, Output> {
         let mut outputs: HashMap<u32, Output> = HashMap::new();
         for stream in self.logs.store.read().streams().iter().filter(|stream| !stream.is_past) {
@@ -34,7 +34,11 @@ impl Open {
 
     /// Returns the indices of the ranks in the order in which they are listed.
     pub fn rank_rows(&self) -> Vec<usize> {
-        let (suspects, outputs) = (self.suspects(), self.outputs());
+        let suspects = self.suspects();
+        let outputs = match self.ranks_sorted.column {
+            RankColumn::Warnings | RankColumn::Errors | RankColumn::Silent => self.outputs(),
+            _ => HashMap::new(),
+        };
         let output = |rank: &Rank| rank.rank.and_then(|rank| outputs.get(&rank)).copied().unwrap_or_default();
         let ranks = &self.transport_view.ranks;
         let compare = |at: usize, other: usize| {

@@ -230,13 +230,13 @@ fn found_targets<'a>(model: &Model, paint: Paint, columns: usize) -> Vec<Line<'a
         return Vec::new();
     }
     let all = model.found.len();
-    let which = if all > 1 { "the one that up and down choose" } else { "it" };
+    let which = if all > 1 { "up and down choose, " } else { "" };
     let mut lines = vec![
         Line::from(""),
-        Line::from(" Found on this machine, and no target yet:"),
         Line::from(vec![
-            paint.span(format!("  {}  ", model.keymap.first_key("add-target")), Meaning::Key),
-            Span::raw(format!("adds {which} to the configuration, so that jobs run there")),
+            Span::raw(format!(" Found here, and no target yet ({which}")),
+            paint.span(model.keymap.first_key("add-target").to_owned(), Meaning::Key),
+            Span::raw(" adds):"),
         ]),
     ];
     let space = columns.saturating_sub(32);

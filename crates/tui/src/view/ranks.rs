@@ -152,6 +152,8 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let columns = usize::from(inside.width);
     let order = open.rank_rows();
     let first = open.row.saturating_sub(rows.saturating_sub(1));
+    // Before the store is locked: it is read there, and a second lock would wait for a writer that waits for the first.
+    let outputs = open.outputs();
     let store = open.logs.store.read();
     let ended = open.ended();
     let is_over = open.end().is_some();
@@ -172,7 +174,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         Head::right("step", RankColumn::Step, 7 * times),
     ];
     let mut lines = vec![paint.headings((inside, 0), open.ranks_sorted, &heads, Heading::Rank)];
-    let (suspects, outputs) = (open.suspects(), open.outputs());
+    let suspects = open.suspects();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || MouseTarget::Row(index));
         let rank = &open.transport_view.ranks[*at];
