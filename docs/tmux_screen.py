@@ -48,7 +48,7 @@ class Terminal:
             else:
                 sys.exit(f"`{text}` did not come:\n{shown}")
         time.sleep(0.4)
-        return carried(self.run("capture-pane", "-e", "-p", "-t", "t"))
+        return carried(self.run("capture-pane", "-e", "-N", "-p", "-t", "t"))
 
     def close(self):
         self.run("kill-server")

@@ -124,11 +124,23 @@ impl Theme {
             Color::LightMagenta,
             Color::Gray,
         ];
+        // The wheel darker, to be read on a light ground.
+        const ON_LIGHT: [u32; 8] = [
+            0x008f_6300,
+            0x0035_7091,
+            0x0000_6247,
+            0x0087_4f6f,
+            0x007a_7420,
+            0x0000_4770,
+            0x0085_3a00,
+            0x005f_5f5f,
+        ];
         let at = rank as usize % WHEEL.len();
         match self {
             Self::Mono => Style::new(),
             Self::Default | Self::HighContrast => Style::new().fg(SIXTEEN[at]),
-            Self::ColourBlind | Self::Dark | Self::Light => Style::new().fg(rgb(WHEEL[at])),
+            Self::ColourBlind | Self::Dark => Style::new().fg(rgb(WHEEL[at])),
+            Self::Light => Style::new().fg(rgb(ON_LIGHT[at])),
         }
     }
 

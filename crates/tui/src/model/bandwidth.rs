@@ -1,10 +1,13 @@
 //! The collectives of the open job as the bandwidth screen lists them.
 
+use std::cmp::Ordering;
+
 use weftrun::core::fabric::PROFILER_RULE;
 use weftrun::core::nccl::bandwidth::{CollectiveSpeed, CommunicatorSpeed, Order, RankWait};
 use weftrun::diagnose::Measured;
 
 use super::open::Open;
+use super::sorting::CollectiveColumn;
 
 /// A row of the list: a collective of a communicator.
 #[derive(Clone, Copy, Debug)]
@@ -37,16 +40,43 @@ impl Open {
         self.transport_view.measured.as_ref()
     }
 
-    /// Returns all collectives: those with a late rank first, then those with the most time.
+    /// Returns all collectives as they are sorted; those that are equal by that, by their time.
     pub fn collectives(&self) -> Vec<CollectiveRow<'_>> {
         let all = self.measured().into_iter().flat_map(|measured| measured.speeds.collectives());
         let mut rows: Vec<CollectiveRow<'_>> =
             all.map(|(communicator, speed)| CollectiveRow { communicator, speed }).collect();
         let share = |row: &CollectiveRow<'_>| row.speed.time_share.unwrap_or(0.0);
         rows.sort_by(|one, other| {
-            other.is_late().cmp(&one.is_late()).then(share(other).total_cmp(&share(one)))
+            let order = self.collectives_sorted.order(self.compare_collectives(one, other));
+            order.then(share(other).total_cmp(&share(one)))
         });
         rows
+    }
+
+    fn compare_collectives(&self, one: &CollectiveRow<'_>, other: &CollectiveRow<'_>) -> Ordering {
+        let share = |row: &CollectiveRow<'_>| row.speed.time_share.unwrap_or(0.0);
+        let size = |row: &CollectiveRow<'_>| row.speed.main_size().map(|size| size.most_bytes);
+        let speed = |row: &CollectiveRow<'_>| {
+            row.speed.main_size().and_then(|size| size.busbw_gbps).unwrap_or(f64::INFINITY)
+        };
+        let expected = |row: &CollectiveRow<'_>| {
+            let expected = self.measured()?.expected(&row.communicator.id, row.speed.collective)?;
+            Some(expected.low)
+        };
+        match self.collectives_sorted.column {
+            CollectiveColumn::Trouble => other.is_late().cmp(&one.is_late()),
+            CollectiveColumn::Collective => {
+                one.speed.collective.as_str().cmp(other.speed.collective.as_str())
+            }
+            CollectiveColumn::Ranks => other.communicator.ranks.cmp(&one.communicator.ranks),
+            CollectiveColumn::Size => size(other).cmp(&size(one)),
+            CollectiveColumn::BusBandwidth => speed(one).total_cmp(&speed(other)),
+            CollectiveColumn::Expected => {
+                expected(other).unwrap_or(0.0).total_cmp(&expected(one).unwrap_or(0.0))
+            }
+            CollectiveColumn::Time => share(other).total_cmp(&share(one)),
+            CollectiveColumn::Communicator => one.communicator.id.cmp(&other.communicator.id),
+        }
     }
 
     /// Returns the collective under the cursor.

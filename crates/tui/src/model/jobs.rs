@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weftrun::Attempts;
 use weftrun::core::backend::Capability;
+use weftrun::core::fabric::Fabric;
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
 use weftrun::diagnose::cause::CAUSE_CODE;
 
+use super::sorting::{Column, Sorting};
 use super::transport_view::TransportView;
 
 /// Whether a target answers.
@@ -75,13 +77,23 @@ impl Entry {
 
     /// Returns whether it failed, needs looking at, or uses another fabric than planned.
     pub fn is_in_trouble(&self) -> bool {
-        self.alarm || matches!(self.learned.verdict, Some((_, Some(false))))
+        self.alarm || self.has_wrong_fabric()
+    }
+
+    pub fn has_wrong_fabric(&self) -> bool {
+        matches!(self.learned.verdict, Some((_, Some(false))))
+    }
+
+    /// Returns the fabric that its logs prove.
+    pub fn proved_fabric(&self) -> Option<&str> {
+        let (fabric, is_planned) = self.learned.verdict.as_ref()?;
+        Some(fabric.as_str()).filter(|word| is_planned.is_some() || !["", "unknown"].contains(word))
     }
 }
 
-/// Columns to sort by.
+/// Columns by which jobs are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum JobColumn {
     /// What failed or uses another fabric than planned, then the newest.
     #[default]
     Trouble,
@@ -89,37 +101,45 @@ pub enum Order {
     /// By state, those under way first.
     State,
     Target,
+    /// Those that lack most of their nodes first.
+    Ready,
+    /// Another one than planned first.
+    Fabric,
     /// Newest first.
     Age,
 }
 
-impl Order {
-    /// All of them, one after another, by their names.
-    pub const ALL: [(Self, &'static str); 5] = [
+impl Column for JobColumn {
+    const ROWS: &'static str = "jobs";
+    const ALL: &'static [(Self, &'static str)] = &[
         (Self::Trouble, "trouble"),
         (Self::State, "state"),
         (Self::Name, "name"),
         (Self::Target, "target"),
+        (Self::Ready, "ready"),
+        (Self::Fabric, "fabric"),
         (Self::Age, "age"),
     ];
+}
 
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(order, _)| *order == self).map_or("", |(_, name)| name)
-    }
-
-    /// Returns the order of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(order, _)| order)
-    }
-
+impl JobColumn {
     fn compare(self, a: &Entry, b: &Entry) -> Ordering {
         let (one, other) = (&a.summary, &b.summary);
+        let ready = |job: &JobSummary| match job.ready {
+            (_, 0) => u64::MAX,
+            (ready, all) => u64::from(ready) * 1000 / u64::from(all),
+        };
+        let fabric = |entry: &Entry| {
+            let word = entry.proved_fabric().or(entry.summary.fabric.map(Fabric::as_str)).map(str::to_owned);
+            (!entry.has_wrong_fabric(), word.is_none(), word)
+        };
         match self {
             Self::Trouble => b.is_in_trouble().cmp(&a.is_in_trouble()),
             Self::Name => one.name.cmp(&other.name),
             Self::State => one.phase.cmp(&other.phase),
             Self::Target => one.handle.target().cmp(other.handle.target()),
+            Self::Ready => ready(one).cmp(&ready(other)),
+            Self::Fabric => fabric(a).cmp(&fabric(b)),
             Self::Age => other.created.cmp(&one.created),
         }
     }
@@ -135,10 +155,7 @@ pub struct Jobs {
     pub selected: Option<JobHandle>,
     /// Only jobs with this text.
     pub filter: String,
-    /// How they are sorted.
-    pub order: Order,
-    /// Whether the last of that order comes first.
-    pub reversed: bool,
+    pub sorted: Sorting<JobColumn>,
     /// The jobs that the next action is for; the one under the cursor if there are none.
     pub marked: BTreeSet<JobHandle>,
     /// What earlier sessions found of jobs that are not listed yet.
@@ -164,9 +181,8 @@ impl Jobs {
         let replaced = self.attempts.replaced_in(shown.iter().map(|entry| &entry.summary.handle));
         shown.retain(|entry| !replaced.contains(&entry.summary.handle));
         shown.sort_by(|a, b| {
-            let order = self.order.compare(a, b);
-            let order = if self.reversed { order.reverse() } else { order };
-            let age = || Order::Age.compare(a, b);
+            let order = self.sorted.order(self.sorted.column.compare(a, b));
+            let age = || JobColumn::Age.compare(a, b);
             order.then_with(age).then_with(|| a.summary.handle.cmp(&b.summary.handle))
         });
         shown
@@ -206,12 +222,6 @@ impl Jobs {
     /// Returns what a target can do, once it is connected.
     pub fn capability(&self, target: &str) -> Option<&Capability> {
         self.targets.iter().find(|known| known.name == target)?.capability.as_ref()
-    }
-
-    /// Sorts by a column, or the other way round if it is sorted by it already.
-    pub fn sort_by(&mut self, order: Order) {
-        self.reversed = self.order == order && !self.reversed;
-        self.order = order;
     }
 
     /// Marks the job under the cursor or removes its mark, and goes on to the next.

@@ -8,7 +8,9 @@ pub mod layer;
 pub mod links;
 pub mod logs;
 pub mod open;
+pub mod rows;
 pub mod session;
+pub mod sorting;
 pub mod transport_view;
 pub mod verify;
 pub mod words;
@@ -183,6 +185,8 @@ pub struct Model {
     pub size: (u16, u16),
     /// What further targets could be made of, each with its backend.
     pub found: Vec<(&'static str, FoundTarget)>,
+    /// Which of them is under the cursor.
+    pub found_row: usize,
     pub opens_logs: bool,
     pub has_demo: bool,
     /// The target new jobs go to.
@@ -261,7 +265,8 @@ impl Model {
 
     /// Returns what the key makes a target of; none beside jobs, where what was found is not on the screen.
     pub fn addable(&self) -> Option<&(&'static str, FoundTarget)> {
-        self.found.first().filter(|_| self.jobs.entries.is_empty())
+        let row = self.found_row.min(self.found.len().saturating_sub(1));
+        self.found.get(row).filter(|_| self.jobs.entries.is_empty())
     }
 
     /// Shows an error in the bottom line.

@@ -13,18 +13,8 @@ use weftrun::diagnose::cause::CAUSE_CODE;
 use weftrun::report::HealthReport;
 
 use super::logs::LogPane;
+use super::sorting::{CollectiveColumn, NodeColumn, RankColumn, Sorting};
 use super::transport_view::{Cell, Communicator, LinkMap, Node, Rank, TransportView};
-
-/// How ranks are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RankOrder {
-    /// By rank, those that the cause or RAS names first.
-    #[default]
-    Rank,
-    Slowest,
-    /// Most errors and warnings first.
-    Errors,
-}
 
 /// How the matrix is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,9 +73,11 @@ pub struct Open {
     /// Cell under the cursor of the matrix: row, column.
     pub cell: (usize, usize),
     pub form: MatrixForm,
-    /// Rank under the cursor of the overview.
+    /// Row under the cursor of the overview.
     pub row: usize,
-    pub order: RankOrder,
+    pub ranks_sorted: Sorting<RankColumn>,
+    pub nodes_sorted: Sorting<NodeColumn>,
+    pub collectives_sorted: Sorting<CollectiveColumn>,
     pub finding: usize,
     /// Collective under the cursor of the bandwidth screen, by its communicator; none for the first of the list.
     pub collective: Option<(String, Collective)>,
@@ -150,7 +142,9 @@ impl Open {
             cell: (0, 0),
             form: MatrixForm::default(),
             row: 0,
-            order: RankOrder::default(),
+            ranks_sorted: Sorting::default(),
+            nodes_sorted: Sorting::default(),
+            collectives_sorted: Sorting::default(),
             finding: 0,
             collective: None,
             first_wait: 0,
@@ -267,8 +261,9 @@ impl Open {
     pub fn chosen_ranks(&self) -> Vec<u32> {
         let ranks = &self.transport_view.ranks;
         let indices = if self.lists_nodes() {
-            let at = self.row.min(self.transport_view.nodes.len() - 1);
-            self.transport_view.nodes[at].ranks.clone()
+            let rows = self.node_rows();
+            let at = rows.get(self.row).or(rows.last());
+            at.map_or(Vec::new(), |at| self.transport_view.nodes[*at].ranks.clone())
         } else {
             self.rank_rows().get(self.row).copied().into_iter().collect()
         };
@@ -344,30 +339,6 @@ impl Open {
             Cell::Linked(link) => link.is_wrong(self.transport_view.judge, self.is_inside_node(row, column)),
             _ => false,
         }
-    }
-
-    /// Indices of the ranks in the order they are listed.
-    pub fn rank_rows(&self) -> Vec<usize> {
-        let ranks = &self.transport_view.ranks;
-        let mut rows: Vec<usize> = (0..ranks.len()).collect();
-        match self.order {
-            RankOrder::Rank => {
-                let suspects = self.suspects();
-                rows.sort_by_key(|i| !suspects.contains(ranks[*i].rank));
-            }
-            RankOrder::Slowest => rows.sort_by_key(|i| ranks[*i].step()),
-            RankOrder::Errors => {
-                let store = self.logs.store.read();
-                let mut bad: std::collections::HashMap<u32, u64> = std::collections::HashMap::new();
-                for stream in store.streams() {
-                    if let Some(rank) = stream.rank {
-                        *bad.entry(rank).or_default() += stream.errors * 1000 + stream.warnings;
-                    }
-                }
-                rows.sort_by_key(|i| std::cmp::Reverse(ranks[*i].rank.and_then(|r| bad.get(&r)).copied()));
-            }
-        }
-        rows
     }
 }
 

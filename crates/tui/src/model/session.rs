@@ -7,8 +7,9 @@ use weftrun::core::job::JobHandle;
 use weftrun::core::log::Level;
 
 use super::draft::{NewJobForm, SavedForm};
-use super::jobs::{Learned, Order};
+use super::jobs::{JobColumn, Learned};
 use super::logs::Times;
+use super::sorting::{Column, Sorting};
 use super::{Model, Screen};
 use crate::theme::Theme;
 
@@ -74,8 +75,8 @@ impl Session {
             job: open.filter(|_| model.screen != Screen::Jobs).map(|open| open.handle.clone()),
             screen: number(&Screen::ALL, &model.screen),
             jobs_filter: model.jobs.filter.clone(),
-            jobs_sorted: model.jobs.order.name().to_owned(),
-            jobs_reversed: model.jobs.reversed,
+            jobs_sorted: model.jobs.sorted.column.name().to_owned(),
+            jobs_reversed: model.jobs.sorted.reversed,
             learned: (model.jobs.all_learned(MOST_LEARNED).into_iter())
                 .map(|(handle, learned)| (handle.to_string(), learned))
                 .collect(),
@@ -91,8 +92,8 @@ impl Session {
     /// Restores the list of jobs and the draft. The open job is opened again when its target lists it.
     pub fn restore(&self, model: &mut Model) {
         model.jobs.filter.clone_from(&self.jobs_filter);
-        model.jobs.order = Order::parse(&self.jobs_sorted).unwrap_or_default();
-        model.jobs.reversed = self.jobs_reversed;
+        let column = JobColumn::parse(&self.jobs_sorted).unwrap_or_default();
+        model.jobs.sorted = Sorting { column, reversed: self.jobs_reversed };
         let learned = self.learned.iter().take(MOST_LEARNED);
         let learned = learned.filter_map(|(job, learned)| Some((job.parse().ok()?, learned.clone().clean())));
         model.jobs.learned = learned.collect();

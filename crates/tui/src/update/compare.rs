@@ -30,14 +30,17 @@ pub(super) fn show(model: &mut Model, answer: Result<Box<[Known; 2]>, String>) {
     };
     model.notice = None;
     let [first, second] = &*both;
-    let (mut different, mut same) = (Vec::new(), Vec::new());
+    let (mut different, mut same, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     for ((name, a), (_, b)) in facts(model, first).into_iter().zip(facts(model, second)) {
-        if a == b {
-            same.push(name);
-        } else {
-            let wide = name.len().max(12);
-            different.push(format!("{name:wide$} A  {a}"));
-            different.push(format!("{:wide$} B  {b}", ""));
+        match (a, b) {
+            (None, None) => unknown.push(name),
+            (a, b) if a == b => same.push(name),
+            (a, b) => {
+                let word = |fact: Option<String>| fact.unwrap_or_else(|| "not known".to_owned());
+                let wide = name.len().max(12);
+                different.push(format!("{name:wide$} A  {}", word(a)));
+                different.push(format!("{:wide$} B  {}", "", word(b)));
+            }
         }
     }
     let mut lines = vec![
@@ -46,9 +49,12 @@ pub(super) fn show(model: &mut Model, answer: Result<Box<[Known; 2]>, String>) {
         String::new(),
     ];
     lines.extend(different);
-    if !same.is_empty() {
-        lines.push(format!("the same: {}", same.join(", ")));
+    for (words, names) in [("the same", same), ("not known of either", unknown)] {
+        if !names.is_empty() {
+            lines.push(format!("{words}: {}", names.join(", ")));
+        }
     }
+    lines.push("fabric and speed are those that the logs showed: of a job that was opened here".to_owned());
     for (title, texts) in
         [("the job", [job(first), job(second)]), ("what the fabric adds", [plan(first), plan(second)])]
     {
@@ -60,32 +66,30 @@ pub(super) fn show(model: &mut Model, answer: Result<Box<[Known; 2]>, String>) {
     model.layers.push(Layer::Text { title: "Two jobs".to_owned(), lines, scroll: 0 });
 }
 
-/// Returns what is known of a job beside its file, by name.
-fn facts(model: &Model, known: &Known) -> Vec<(&'static str, String)> {
+/// Returns what is known of a job beside its file, by name; none where it is not known.
+fn facts(model: &Model, known: &Known) -> Vec<(&'static str, Option<String>)> {
     let job = &known.detail.summary;
     let nodes: BTreeSet<&str> =
         known.detail.replicas.iter().filter_map(|replica| replica.node.as_deref()).collect();
     let entry = model.jobs.get(&job.handle);
-    let unread = || "not known: its logs were not read here".to_owned();
-    let fabric =
-        entry.and_then(|entry| entry.learned.verdict.clone()).map_or_else(unread, |(fabric, ok)| match ok {
-            Some(true) => format!("{fabric}, as asked for"),
-            Some(false) => format!("{fabric}, not what was asked for"),
-            None => fabric,
-        });
+    let fabric = entry.and_then(|entry| {
+        let proved = entry.proved_fabric()?;
+        Some(match entry.learned.verdict.as_ref().and_then(|(_, is_planned)| *is_planned) {
+            Some(true) => format!("{proved}, as asked for"),
+            Some(false) => format!("{proved}, not what was asked for"),
+            None => proved.to_owned(),
+        })
+    });
     let open = model.open.as_ref().filter(|open| open.handle == job.handle);
     let speed =
         open.and_then(|open| Some((open.transport_view.throughput.last()?, &open.transport_view.unit)));
     let image = known.spec.as_ref().and_then(|spec| spec.image.clone());
     vec![
-        ("state", job.phase.to_string()),
-        ("image", image.unwrap_or_else(|| "-".to_owned())),
-        (
-            "nodes",
-            if nodes.is_empty() { "-".to_owned() } else { nodes.into_iter().collect::<Vec<_>>().join(" ") },
-        ),
+        ("state", Some(job.phase.to_string())),
+        ("image", image),
+        ("nodes", (!nodes.is_empty()).then(|| nodes.into_iter().collect::<Vec<_>>().join(" "))),
         ("fabric", fabric),
-        ("speed", speed.map_or_else(unread, |(speed, unit)| format!("{speed:.1} {unit}"))),
+        ("speed", speed.map(|(speed, unit)| format!("{speed:.1} {unit}"))),
     ]
 }
 

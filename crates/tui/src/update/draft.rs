@@ -129,7 +129,10 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
             let begins = |name: &str| name.to_lowercase().starts_with(letter.to_ascii_lowercase());
             let mut next = (1..=names.len()).map(|by| (*chosen + by) % names.len());
             let next = next.find(|at| names.get(*at).is_some_and(|name| begins(name)));
-            let Some(next) = next.filter(|next| next != chosen) else { return Some(Vec::new()) };
+            let Some(next) = next.filter(|next| next != chosen) else {
+                model.say(format!("no other {} begins with `{letter}`", field.label()));
+                return Some(Vec::new());
+            };
             *chosen = next;
             Some(changed(model))
         }

@@ -7,7 +7,6 @@ use weftrun::core::log::{Level, Pattern};
 
 use super::{draft, logs, perform};
 use crate::action::{KeyScope, Row};
-use crate::model::jobs::Order;
 use crate::model::layer::{Layer, Prompt, Question, picked};
 use crate::model::logs::Find;
 use crate::model::{Model, Screen};
@@ -260,7 +259,7 @@ const COMMANDS: [(&[&str], Argument); 17] = [
     (&["fabric", "show-fabric"], Argument::Job(Screen::Fabric)),
     (&["diagnosis", "show-diagnosis"], Argument::Job(Screen::Diagnosis)),
     (&["bandwidth"], Argument::Job(Screen::Bandwidth)),
-    (&["sort-jobs", "sort"], Argument::Sort),
+    (&["sort-jobs", "sort-ranks", "sort-collectives", "sort"], Argument::Sort),
     (&["theme"], Argument::Theme),
 ];
 
@@ -300,11 +299,7 @@ fn run_with(model: &mut Model, name: &str, argument: &str) -> Result<Vec<Effect>
             Ok(effects)
         }
         Argument::Sort => {
-            let order = Order::parse(argument).ok_or_else(|| {
-                let names: Vec<&str> = Order::ALL.iter().map(|(_, name)| *name).collect();
-                format!("jobs are not sorted by `{argument}`, but by {}", names.join(", "))
-            })?;
-            model.jobs.sort_by(order);
+            super::sorting::by_name(model, argument)?;
             Ok(Vec::new())
         }
         Argument::Theme => {

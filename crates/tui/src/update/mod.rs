@@ -8,6 +8,7 @@ mod logs;
 mod own_actions;
 mod screens;
 mod scroll;
+mod sorting;
 mod verify;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -84,8 +85,8 @@ fn click(model: &mut Model, spot: MouseTarget) -> Vec<Effect> {
         }
         (MouseTarget::Screen(screen), _) => return perform(model, screen.action()),
         (MouseTarget::Job(handle), _) => return click_job(model, &handle),
-        (MouseTarget::Column(order), _) => {
-            model.jobs.sort_by(order);
+        (MouseTarget::Heading(heading), _) => {
+            sorting::by_heading(model, heading);
             return Vec::new();
         }
         (_, None) => return Vec::new(),

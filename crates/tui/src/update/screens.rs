@@ -7,8 +7,8 @@ use weftrun::core::nccl::bandwidth::RankWait;
 
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt, Question};
-use crate::model::open::{Open, RankOrder, Ras};
-use crate::model::{Model, NoticeKind, Screen, jobs::Order, next};
+use crate::model::open::{Open, Ras};
+use crate::model::{Model, NoticeKind, Screen};
 use crate::msg::Effect;
 
 /// Shows a screen of the job under the cursor, opening the job if another one is open.
@@ -159,13 +159,6 @@ pub(crate) fn verb(action: JobAction) -> &'static str {
     }
 }
 
-/// The orders of ranks, one after another.
-const RANK_ORDERS: [(RankOrder, &str); 3] = [
-    (RankOrder::Rank, "by rank"),
-    (RankOrder::Slowest, "slowest first"),
-    (RankOrder::Errors, "most errors first"),
-];
-
 /// Returns how far an action moves, in a list with this many rows on a page.
 pub(super) fn distance(action: Action, page: usize) -> Option<isize> {
     let page = isize::try_from(page.max(2) - 1).unwrap_or(1);
@@ -186,23 +179,17 @@ fn page(model: &Model) -> usize {
 
 pub(super) fn jobs(model: &mut Model, action: Action) -> Vec<Effect> {
     if let Some(by) = distance(action, page(model)) {
+        if model.jobs.entries.is_empty() {
+            let last = model.found.len().saturating_sub(1);
+            model.found_row = model.found_row.min(last).saturating_add_signed(by).min(last);
+        }
         model.jobs.step(by);
         return Vec::new();
     }
     match action {
         Action::Open => return show(model, Screen::Overview),
         Action::Filter => prompt(model, Prompt::JobFilter, model.jobs.filter.clone()),
-        Action::Sort => {
-            let (order, name) = next(&Order::ALL, |(order, _)| *order == model.jobs.order);
-            (model.jobs.order, model.jobs.reversed) = (order, false);
-            model.say(format!("sorted by {name}"));
-        }
-        Action::Reverse => {
-            let order = model.jobs.order;
-            model.jobs.sort_by(order);
-            let way = if model.jobs.reversed { ", the other way round" } else { "" };
-            model.say(format!("sorted by {}{way}", order.name()));
-        }
+        Action::Sort | Action::Reverse => super::sorting::turn(model, action),
         Action::Mark => model.jobs.mark(),
         Action::Compare => return super::compare::ask(model),
         Action::Copy => {
@@ -249,12 +236,7 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
         return Vec::new();
     }
     match action {
-        Action::Sort => {
-            let words;
-            (open.order, words) = next(&RANK_ORDERS, |(order, _)| *order == open.order);
-            open.row = 0;
-            model.say(words);
-        }
+        Action::Sort | Action::Reverse => super::sorting::turn(model, action),
         Action::Zoom if open.transport_view.nodes.len() < 2 || open.transport_view.ranks.len() <= 16 => {
             model.say("up to sixteen ranks are listed one by one");
         }
@@ -406,6 +388,10 @@ pub(super) fn bandwidth(model: &mut Model, action: Action) -> Vec<Effect> {
     if let Some(by) = distance(action, rows) {
         let at = open.collective_at(&open.collectives());
         open.choose_collective(at.saturating_add_signed(by));
+        return Vec::new();
+    }
+    if matches!(action, Action::Sort | Action::Reverse) {
+        super::sorting::turn(model, action);
         return Vec::new();
     }
     let Some((measured, row)) = open.measured().zip(open.chosen_collective()) else { return Vec::new() };

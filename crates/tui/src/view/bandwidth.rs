@@ -10,11 +10,13 @@ use weftrun::core::text::{counted, rounded_size};
 use weftrun::diagnose::Measured;
 
 use super::chart;
-use super::mouse_targets::{Bar, MouseTarget};
+use super::heading::Head;
+use super::mouse_targets::{Bar, Heading, MouseTarget};
 use super::paint::{Paint, cell, fit, timeline, wrap};
 use crate::model::Model;
 use crate::model::bandwidth::CollectiveRow;
 use crate::model::open::Open;
+use crate::model::sorting::CollectiveColumn;
 use crate::theme::Meaning;
 
 /// Rows from which the chart is drawn: below, the list shows the course of the bandwidth.
@@ -100,7 +102,7 @@ struct Widths {
 
 impl Widths {
     /// Columns that are always there: mark, collective, ranks, bus bandwidth, expected, time.
-    const FIXED: usize = 2 + 14 + 6 + 9 + 9 + 8;
+    const FIXED: usize = 2 + 14 + 6 + 10 + 10 + 8;
 
     fn of(columns: usize) -> Self {
         let spare = columns.saturating_sub(Self::FIXED);
@@ -123,18 +125,17 @@ fn list_panel(
     let widths = Widths::of(columns);
     let at = open.collective_at(rows);
     let first = at.saturating_sub(height - 1);
-    let head = format!(
-        "  {}{:>6}{}{:>9}{:>9}{:>8}{}{}",
-        cell("collective", 14),
-        "ranks",
-        right("size", widths.size),
-        "bus GB/s",
-        "expected",
-        "time",
-        cell(if widths.course > 0 { "  over time" } else { "" }, widths.course),
-        cell(if widths.comm > 0 { "  communicator" } else { "" }, widths.comm),
-    );
-    let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
+    let heads = [
+        Head::left("  collective", CollectiveColumn::Collective, 2 + 14),
+        Head::right("ranks", CollectiveColumn::Ranks, 6),
+        Head::right("size", CollectiveColumn::Size, widths.size),
+        Head::right("bus GB/s", CollectiveColumn::BusBandwidth, 10),
+        Head::right("expected", CollectiveColumn::Expected, 10),
+        Head::right("time", CollectiveColumn::Time, 8),
+        Head::left("  over time", None, widths.course),
+        Head::left("  communicator", CollectiveColumn::Communicator, widths.comm),
+    ];
+    let mut lines = vec![paint.headings((inside, 0), open.collectives_sorted, &heads, Heading::Collective)];
     for (index, row) in rows.iter().enumerate().skip(first).take(height) {
         paint.spot(inside, lines.len(), || MouseTarget::Collective(index));
         let expected = measured.expected(&row.communicator.id, row.speed.collective);
@@ -166,9 +167,11 @@ fn list_line<'a>(
         ),
         Span::raw(format!("{:>6}", row.communicator.ranks)),
         Span::raw(right(&size.map_or_else(String::new, |size| rounded_size(size.most_bytes)), widths.size)),
-        Span::raw(format!("{:>9}", gbps(size.and_then(|size| size.busbw_gbps)))),
-        paint
-            .span(format!("{:>9}", expected.map_or("unknown".to_owned(), Expected::numbers)), Meaning::Muted),
+        Span::raw(format!("{:>10}", gbps(size.and_then(|size| size.busbw_gbps)))),
+        paint.span(
+            format!("{:>10}", expected.map_or("unknown".to_owned(), Expected::numbers)),
+            Meaning::Muted,
+        ),
         Span::raw(format!("{share:>8}")),
         // Without a colour, which would be a bar of its own under the cursor.
         Span::raw(if widths.course > 2 {

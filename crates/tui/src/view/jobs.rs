@@ -7,9 +7,10 @@ use weftrun::Attempt;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 
-use super::mouse_targets::{Bar, MouseTarget};
+use super::heading::Head;
+use super::mouse_targets::{Bar, Heading, MouseTarget};
 use super::paint::{Paint, age, cell, fit, fit_ends, width, wrap};
-use crate::model::jobs::{Entry, Health, Order};
+use crate::model::jobs::{Entry, Health, JobColumn};
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
 
@@ -77,32 +78,18 @@ fn widths(columns: usize) -> (usize, usize) {
     (name, target)
 }
 
-/// Returns the names of the columns, and notes where they are; `^` marks the one that the jobs are sorted by, `v` if the
-/// other way round.
 fn heading<'a>(model: &Model, paint: Paint, inside: Rect) -> Line<'a> {
     let (name, target) = widths(usize::from(inside.width));
-    let sorted = if model.jobs.reversed { " v" } else { " ^" };
-    let columns = [
-        ("  state", Some(Order::State), 10),
-        ("name", Some(Order::Name), name + 1),
-        ("target", Some(Order::Target), target),
-        (" ready", None, 9),
-        ("fabric", None, 10),
-        (" age", Some(Order::Age), 7),
-        ("what happened last", None, 18),
+    let heads = [
+        Head::left("  state", JobColumn::State, 10),
+        Head::left("name", JobColumn::Name, name + 1),
+        Head::left("target", JobColumn::Target, target),
+        Head::left(" ready", JobColumn::Ready, 9),
+        Head::left("fabric", JobColumn::Fabric, 10),
+        Head::left(" age", JobColumn::Age, 7),
+        Head::left("last event", None, 10),
     ];
-    let (mut x, mut text) = (inside.x, String::new());
-    for (word, order, wide) in columns {
-        let mark = if order == Some(model.jobs.order) { sorted } else { "" };
-        text.push_str(&cell(&format!("{word}{mark}"), wide));
-        let width = u16::try_from(wide).unwrap_or(u16::MAX);
-        if let (Some(spots), Some(order)) = (paint.spots(), order) {
-            spots
-                .add(Rect { x, width, height: 1, ..inside }.intersection(inside), MouseTarget::Column(order));
-        }
-        x = x.saturating_add(width);
-    }
-    Line::from(paint.span(fit(&text, usize::from(inside.width)).into_owned(), Meaning::Muted))
+    paint.headings((inside, 0), model.jobs.sorted, &heads, Heading::Job)
 }
 
 /// Returns a job's fabric: the one that its logs prove, else the planned one.
@@ -111,10 +98,10 @@ fn fabric(entry: &Entry) -> (String, Meaning) {
     match &entry.learned.verdict {
         Some((verdict, Some(false))) => (format!("{verdict} !"), Meaning::Bad),
         Some((verdict, Some(true))) => (format!("{verdict} ok"), Meaning::Good),
-        Some((verdict, None)) if verdict != "unknown" && !verdict.is_empty() => {
-            (verdict.clone(), Meaning::Muted)
-        }
-        _ => (planned.map_or("-".to_owned(), |word| format!("({word})")), Meaning::Muted),
+        _ => match entry.proved_fabric() {
+            Some(verdict) => (verdict.to_owned(), Meaning::Muted),
+            None => (planned.map_or("-".to_owned(), |word| format!("({word})")), Meaning::Muted),
+        },
     }
 }
 
@@ -236,24 +223,35 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
     lines
 }
 
-/// Lists what further targets could be made of; the key makes one of the first.
+/// Lists what further targets could be made of; the key makes one of that under the cursor.
 fn found_targets<'a>(model: &Model, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     const MOST: usize = 8;
     if model.found.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![Line::from(""), Line::from(" Found on this machine, and no target yet:")];
+    let all = model.found.len();
+    let which = if all > 1 { "up and down choose, " } else { "" };
+    let mut lines = vec![
+        Line::from(""),
+        Line::from(vec![
+            Span::raw(format!(" Found here, and no target yet ({which}")),
+            paint.span(model.keymap.first_key("add-target").to_owned(), Meaning::Key),
+            Span::raw(" adds):"),
+        ]),
+    ];
     let space = columns.saturating_sub(32);
-    for (at, (backend, found)) in model.found.iter().take(MOST).enumerate() {
-        let key = if at == 0 { model.keymap.first_key("add-target") } else { "" };
-        lines.push(Line::from(vec![
-            paint.span(format!("  {} ", cell(key, 2)), Meaning::Key),
-            Span::raw(format!("{} {} ", cell(&found.name, 14), cell(backend, 9))),
+    let here = model.found_row.min(all.saturating_sub(1));
+    let first = here.saturating_sub(MOST - 1);
+    for (at, (backend, found)) in model.found.iter().enumerate().skip(first).take(MOST) {
+        let sign = if at == here { ">" } else { " " };
+        let line = Line::from(vec![
+            Span::raw(format!("{sign}    {} {} ", cell(&found.name, 14), cell(backend, 9))),
             paint.span(fit(&found.sign, space).into_owned(), Meaning::Muted),
-        ]));
+        ]);
+        lines.push(if at == here { paint.under_cursor(&line, columns) } else { line });
     }
-    if let Some(more) = model.found.len().checked_sub(MOST).filter(|more| *more > 0) {
-        lines.push(Line::from(format!("     and {more} more: `weftrun config add` lists them")));
+    if all > MOST {
+        lines.push(Line::from(format!("     {all} in all; `weftrun config add` lists them")));
     }
     lines
 }

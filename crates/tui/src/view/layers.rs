@@ -179,7 +179,7 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
         lines.push(Line::from(paint.span(" Actions with a word behind them (:)", Meaning::Title)));
         for text in [
             ":logs 3  :ranks 0-7  :filter err  :find TEXT  :level warn",
-            ":open NAME  :fabric NAME  :jobs TEXT  :sort age  :theme dark",
+            ":open NAME  :fabric NAME  :jobs TEXT  :sort NAME  :theme dark",
             ":submit FILE  :export FILE  :save-job FILE",
         ] {
             lines.push(Line::from(format!("   {text}")));
@@ -211,7 +211,7 @@ fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let states: Vec<String> =
         JobPhase::ALL.iter().map(|phase| format!("{} {phase}", Paint::phase(*phase).1)).collect();
     let states = format!(
-        " Jobs: {}; `!` after a state: the cluster or the logs report an error; `^`: sorted by this column",
+        " Jobs: {}; `!` after a state: the cluster or the logs report an error; ▲ ▼: sorted by this column, the other way round",
         states.join(", ")
     );
     for text in [states.as_str(), &steps, logs] {
@@ -329,7 +329,7 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
                     job.summary.phase, job.summary.ready.0, job.summary.ready.1
                 ));
             }
-            lines.extend(left_out.iter().map(|why| format!("not    {why}")));
+            lines.extend(left_out.iter().map(|why| format!("not     {why}")));
             format!("{} this job?", layers_verb(*action))
         }
         Question::Submit(_) => {

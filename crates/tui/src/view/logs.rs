@@ -144,7 +144,7 @@ fn order(open: &Open, store: &LogStore) -> &'static str {
     let came = || store.streams().iter().any(|stream| stream.last.is_some());
     match (store.has_times(), store.is_ordered()) {
         (true, _) => "by time",
-        (false, true) => "by the stamps in the lines",
+        (false, true) => "by the stamps in lines",
         _ if came() && opened_late(open, store) => "older by rank, then as they came",
         _ if came() => "as they came",
         _ if open.logs_ended || !store.history_range().is_empty() => "by rank, times not known",

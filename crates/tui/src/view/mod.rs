@@ -8,6 +8,7 @@ pub mod diagnosis;
 mod document;
 pub mod event;
 mod footer;
+mod heading;
 mod heat;
 mod jobs;
 pub(crate) mod layers;

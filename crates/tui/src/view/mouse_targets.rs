@@ -6,7 +6,8 @@ use ratatui::layout::{Position, Rect};
 use weftrun::core::job::JobHandle;
 
 use crate::model::Screen;
-use crate::model::jobs::Order;
+use crate::model::jobs::JobColumn;
+use crate::model::sorting::{CollectiveColumn, NodeColumn, RankColumn};
 
 /// A list that has a scroll bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +27,22 @@ pub enum Bar {
     Layer,
 }
 
+/// The heading of a column by which a table is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heading {
+    Job(JobColumn),
+    Rank(RankColumn),
+    Node(NodeColumn),
+    Collective(CollectiveColumn),
+}
+
 /// Something that can be clicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MouseTarget {
     Screen(Screen),
     Job(JobHandle),
-    /// A heading of the list of jobs.
-    Column(Order),
+    /// A heading of a table.
+    Heading(Heading),
     /// A rank or node of the overview, by its row.
     Row(usize),
     /// A cell of the matrix: row, column.

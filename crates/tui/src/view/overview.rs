@@ -11,7 +11,7 @@ use weftrun::Severity;
 use weftrun::core::fabric::Fabric;
 use weftrun::diagnose::health::HealthState;
 
-use super::paint::{FULL, NONE, PART, Paint, age, cell, fit, timeline, width};
+use super::paint::{FULL, NONE, PART, Paint, age, cell, fit, fit_ends, timeline, width, wrap};
 use super::{LARGE, diagnosis, event, logs, matrix, ranks};
 use crate::model::Model;
 use crate::model::open::{Open, Ras};
@@ -109,14 +109,11 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     let told = open.error.is_some() || worst.is_some();
     let mut lines = vec![fabric_line(model, open, if told { paint.quiet() } else { paint }, columns)];
     if let Some(error) = &open.error {
-        lines.push(Line::from(
-            paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad),
-        ));
+        lines.extend(wrong_lines(error, paint, inside));
     }
     if let Some(worst) = worst {
-        let text = format!(" ! {}", fit(&worst.message, columns.saturating_sub(3)));
         let paint = if open.error.is_some() { paint.quiet() } else { paint };
-        lines.push(Line::from(paint.span(text, Meaning::Bad)));
+        lines.extend(wrong_lines(&worst.message, paint, inside));
     }
     let paint = paint.quiet();
     if let Some(ras) = &open.ras {
@@ -130,11 +127,13 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         let (ready, asked) = job.ready;
         // Nothing is ready once the job has ended.
         let (signs, count) = match (asked, job.phase.is_terminal()) {
-            (0, _) => (String::new(), "-".to_owned()),
-            (_, true) => (String::new(), asked.to_string()),
-            (_, false) => (bar(ready, asked, strip), format!("{ready}/{asked}")),
+            (0, _) => (String::new(), format!("{:>5}", "-")),
+            (_, true) => (String::new(), format!("{asked:>5}")),
+            (_, false) => (bar(ready, asked, strip), format!("{ready:>5}/{asked}")),
         };
-        let text = format!(" {} {} {count:>7}", cell("nodes", 9), cell(&signs, strip));
+        // As wide as the counts of the steps.
+        let count = cell(&count, count.len().max(6 + total.to_string().len()));
+        let text = format!(" {} {} {count}", cell("nodes", 9), cell(&signs, strip));
         let mut spans = vec![Span::raw(text)];
         let used: usize = spans.iter().map(Span::width).sum();
         spans.push(
@@ -182,6 +181,20 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         lines.push(Line::from(spans));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+}
+
+/// Returns what is wrong, on two lines where there is room. Its end is never cut: the reason stands there.
+fn wrong_lines<'a>(text: &str, paint: Paint, inside: Rect) -> Vec<Line<'a>> {
+    let space = usize::from(inside.width).saturating_sub(3);
+    let first = wrap(text, space).into_iter().next().unwrap_or_default();
+    let begin = if inside.height + 1 < STEPS { "" } else { first.as_str() };
+    let rest = text.get(begin.len()..).map(str::trim_start).unwrap_or_default();
+    let parts = [begin.trim_end(), rest].into_iter().filter(|part| !part.is_empty()).enumerate();
+    let line = |(at, part): (usize, &str)| {
+        let sign = if at == 0 { " ! " } else { "   " };
+        Line::from(paint.span(format!("{sign}{}", fit_ends(part, space)), Meaning::Bad))
+    };
+    parts.map(line).collect()
 }
 
 /// Returns the network that was asked for, that in use, those loaded, and GPUDirect RDMA; items that do not fit are

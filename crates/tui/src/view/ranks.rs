@@ -5,13 +5,15 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use weftrun::core::log::LogStream;
 
+use super::heading::Head;
 use super::matrix;
-use super::mouse_targets::{Bar, MouseTarget};
+use super::mouse_targets::{Bar, Heading, MouseTarget};
 use super::paint::{FULL, NONE, PART, Paint, age, cell, fit};
 use crate::model::Model;
 use crate::model::open::{Open, Suspects};
+use crate::model::rows::Output;
+use crate::model::sorting::{NodeColumn, RankColumn};
 use crate::model::transport_view::{Node, Rank, Step};
 use crate::theme::Meaning;
 
@@ -23,23 +25,22 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let inside = paint.frame(frame, area, title);
     let strip = node_strip(open, paint, usize::from(inside.width), usize::from(inside.height));
     let rows = usize::from(inside.height).saturating_sub(1 + strip.len());
-    let first = open
-        .row
-        .min(open.transport_view.nodes.len().saturating_sub(1))
-        .saturating_sub(rows.saturating_sub(1));
+    let order = open.node_rows();
+    let here = open.row.min(order.len().saturating_sub(1));
+    let first = here.saturating_sub(rows.saturating_sub(1));
     let widths = node_widths(usize::from(inside.width));
-    let head = format!(
-        "  {} {} {} ranks",
-        cell("node", widths[0]),
-        cell("reached", widths[1]),
-        cell("loaded", widths[2])
-    );
+    let heads = [
+        Head::left("  node", NodeColumn::Node, widths[0] + 3),
+        Head::left("reached", NodeColumn::Reached, widths[1] + 1),
+        Head::left("loaded", NodeColumn::Loaded, widths[2] + 1),
+        Head::left("ranks", NodeColumn::Ranks, widths[3]),
+    ];
     let mut lines = strip;
-    lines.push(Line::from(paint.span(head, Meaning::Muted)));
+    lines.push(paint.headings((inside, lines.len()), open.nodes_sorted, &heads, Heading::Node));
     let suspects = open.suspects();
-    for (number, node) in open.transport_view.nodes.iter().enumerate().skip(first).take(rows) {
-        paint.spot(inside, lines.len(), || MouseTarget::Row(number));
-        lines.push(node_line(open, &suspects, paint, number, node, widths));
+    for (row, number) in order.iter().enumerate().skip(first).take(rows) {
+        paint.spot(inside, lines.len(), || MouseTarget::Row(row));
+        lines.push(node_line(open, &suspects, paint, (*number, row == here), widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
     let all = open.transport_view.nodes.len();
@@ -93,10 +94,10 @@ fn node_line<'a>(
     open: &Open,
     suspects: &Suspects,
     paint: Paint,
-    number: usize,
-    node: &Node,
+    (number, here): (usize, bool),
     widths: [usize; 4],
 ) -> Line<'a> {
+    let node = &open.transport_view.nodes[number];
     let (reached, all) = open.node_word(node);
     let meaning = match (node.failed > 0, all) {
         (true, _) => Meaning::Bad,
@@ -110,8 +111,9 @@ fn node_line<'a>(
     let ranks: Vec<u32> =
         node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
     let suspect = suspects.contain_any(&open.transport_view, &node.ranks);
-    let text = format!("{number:>3}{} {}", if suspect { "!" } else { "" }, node.host);
-    let here = number == open.row.min(open.transport_view.nodes.len().saturating_sub(1));
+    // Ranks without a line of their own are on a node that is not named.
+    let host = if node.host.is_empty() { "?" } else { &node.host };
+    let text = format!("{number:>3}{} {host}", if suspect { "!" } else { "" });
     let line = Line::from(vec![
         Span::raw(format!("{} {} ", if here { ">" } else { " " }, cell(&text, widths[0]))),
         paint.span(cell(&reached, widths[1]), meaning),
@@ -127,7 +129,7 @@ fn node_line<'a>(
 /// Returns the widths of host and network in the list of ranks, which shrink on a small screen, and whether
 /// the ages of the last line and the last step fit.
 fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
-    let fixed = 2 + 7 + 4 + 11 + 5 + 4;
+    let fixed = 2 + 7 + 4 + 11 + 6 + 5;
     let silence = if timed { 15 } else { 0 };
     let left = columns.saturating_sub(fixed + 2);
     let timed = timed && left >= silence + 8;
@@ -150,39 +152,39 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let columns = usize::from(inside.width);
     let order = open.rank_rows();
     let first = open.row.saturating_sub(rows.saturating_sub(1));
+    // Before the store is locked: it is read there, and a second lock would wait for a writer that waits for the first.
+    let outputs = open.outputs();
     let store = open.logs.store.read();
     let ended = open.ended();
     let is_over = open.end().is_some();
     let has_times = store.has_times() || store.watched().is_some();
     let (host, announced, timed) = rank_widths(columns, has_times && (!is_over || ended.is_some()));
     let now = ended.unwrap_or(model.now);
-    let head = format!(
-        "  {} {} gpu {} {} warn err{}",
-        cell("rank", 6),
-        cell("host:pid", host),
-        cell("phase", 10),
-        cell("loaded", announced),
-        match (timed, is_over) {
-            (false, _) => "",
-            (true, false) => "  silent   step",
-            // How long before the end of the job.
-            (true, true) => " last line step",
-        }
-    );
-    let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
+    let times = usize::from(timed);
+    let heads = [
+        Head::left("  rank", RankColumn::Rank, 2 + 7),
+        Head::left("host:pid", RankColumn::Host, host + 1),
+        Head::left("gpu", RankColumn::Gpu, 4),
+        Head::left("phase", RankColumn::Phase, 11),
+        Head::left("loaded", RankColumn::Loaded, announced),
+        Head::right("warn", RankColumn::Warnings, 6),
+        Head::right("err", RankColumn::Errors, 5),
+        // After the end: how long before it.
+        Head::right(if is_over { "last" } else { "silent" }, RankColumn::Silent, 8 * times),
+        Head::right("step", RankColumn::Step, 7 * times),
+    ];
+    let mut lines = vec![paint.headings((inside, 0), open.ranks_sorted, &heads, Heading::Rank)];
     let suspects = open.suspects();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || MouseTarget::Row(index));
         let rank = &open.transport_view.ranks[*at];
-        let own = |stream: &&LogStream| stream.rank.is_some() && stream.rank == rank.rank && !stream.is_past;
-        let streams = store.streams().iter().filter(own);
-        let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
-            (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
-        });
+        let Output { warnings, errors, last } =
+            rank.rank.and_then(|rank| outputs.get(&rank)).copied().unwrap_or_default();
         // Which lines are those of an unknown rank is unknown too.
         let count = |of: u64| if rank.rank.is_some() { of.to_string() } else { "-".to_owned() };
         // Lines that were written before the log was opened have no time.
-        let since = last.or(store.watched().filter(|_| rank.bring_up != Step::Awaited && !store.has_times()));
+        let watched = store.watched().filter(|begun| !is_over || *begun < now);
+        let since = last.or(watched.filter(|_| rank.bring_up != Step::Awaited && !store.has_times()));
         let more = if last.is_none() && since.is_some() { ">" } else { "" };
         let silent = if timed {
             let before = |time: Option<Timestamp>| match age(now, time) {
@@ -222,11 +224,11 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             paint.span(format!("{} ", cell(open.phase_word(rank), 10)), meaning),
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
             paint.span(
-                format!(" {:>4}", count(warnings)),
+                format!(" {:>5}", count(warnings)),
                 if warnings > 0 { Meaning::Warn } else { Meaning::Muted },
             ),
             paint.span(
-                format!(" {:>3}", count(errors)),
+                format!(" {:>4}", count(errors)),
                 if errors > 0 { Meaning::Bad } else { Meaning::Muted },
             ),
             paint.span(silent, if quiet { Meaning::Warn } else { Meaning::Muted }),

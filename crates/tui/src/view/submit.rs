@@ -86,9 +86,26 @@ fn form_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// Returns the columns that a field needs.
+/// Returns the columns that a field needs. A profile is chosen from a list that may be any length.
 fn needs(draft: &NewJobForm, field: Field) -> usize {
-    LABEL + 2 + if field.is_text() { width(&on_one_line(draft.text(field))) + 1 } else { 0 }
+    let value = match options(draft, field) {
+        _ if field.is_text() => width(&on_one_line(draft.text(field))) + 1,
+        Some((words, at)) if field != Field::Profile => width(&choice(&words, at, usize::MAX)),
+        _ => 0,
+    };
+    LABEL + 2 + value
+}
+
+/// Returns the words of a field that is a choice, and which of them is chosen.
+fn options(draft: &NewJobForm, field: Field) -> Option<(Vec<String>, usize)> {
+    Some(match field {
+        Field::Target => (draft.targets.clone(), draft.target),
+        Field::Launch => (LAUNCHES.map(|launch| launch.to_string()).to_vec(), draft.launch),
+        Field::Fabric => (Fabric::ALL.map(|fabric| fabric.to_string()).to_vec(), draft.fabric),
+        Field::Bandwidth => (MEASURING.map(str::to_owned).to_vec(), draft.measuring),
+        Field::Profile => (profiles(draft), draft.profile),
+        _ => return None,
+    })
 }
 
 /// Divides the columns of a row between its fields: alike, unless one needs what another has left.
@@ -124,13 +141,9 @@ fn form_field<'a>(
 ) -> [Span<'a>; 2] {
     let here = field == draft.field;
     let space = width.saturating_sub(LABEL + 1);
-    let value = match field {
-        Field::Target => choice(&draft.targets, draft.target, space),
-        Field::Launch => choice(&LAUNCHES.map(|launch| launch.to_string()), draft.launch, space),
-        Field::Fabric => choice(&Fabric::ALL.map(|fabric| fabric.to_string()), draft.fabric, space),
-        Field::Bandwidth => choice(&MEASURING.map(str::to_owned), draft.measuring, space),
-        Field::Profile => choice(&profiles(draft), draft.profile, space),
-        field => on_one_line(draft.text(field)),
+    let value = match options(draft, field) {
+        Some((words, at)) => choice(&words, at, space),
+        None => on_one_line(draft.text(field)),
     };
     let (here_mark, wrong_mark) = (if here { ">" } else { " " }, if wrong { "!" } else { " " });
     let label = format!("{here_mark}{wrong_mark}{}", cell(field.label(), LABEL - 3));
@@ -159,9 +172,11 @@ fn choice(words: &[String], at: usize, space: usize) -> String {
         .enumerate()
         .map(|(i, word)| if i == at { format!("[{word}]") } else { word.clone() })
         .collect();
-    let needs =
-        |first: usize| words.iter().take(at + 1).skip(first).map(|word| width(word) + 1).sum::<usize>();
-    let first = (0..at).find(|first| needs(*first) + 2 <= space).unwrap_or(at);
+    let needs = |first: usize| {
+        let shown: usize = words.iter().take(at + 1).skip(first).map(|word| width(word) + 1).sum();
+        shown.saturating_sub(1) + if first > 0 { 2 } else { 0 }
+    };
+    let first = (0..at).find(|first| needs(*first) <= space).unwrap_or(at);
     let text = words.get(first..).unwrap_or_default().join(" ");
     if first > 0 { format!("… {text}") } else { text }
 }

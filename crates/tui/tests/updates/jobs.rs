@@ -1,9 +1,10 @@
 //! The list of jobs: its order, marks, notices, and what survives a restart.
 
-use weftrun_tui::model::jobs::Order;
+use weftrun_tui::model::jobs::JobColumn;
 use weftrun_tui::model::layer::{Layer, Question};
 use weftrun_tui::model::session::Session;
-use weftrun_tui::view::mouse_targets::{MouseTarget, MouseTargets};
+use weftrun_tui::model::sorting::RankColumn;
+use weftrun_tui::view::mouse_targets::{Heading, MouseTarget, MouseTargets};
 use weftrun_tui::view::view_for_mouse;
 
 use weftrun_tui::model::Model;
@@ -40,24 +41,24 @@ fn what_needs_attention_comes_first_and_survives_a_restart() {
 #[test]
 fn a_column_sorts_both_ways_by_key_and_by_click() {
     let mut model = with_jobs();
-    while model.jobs.order != Order::Name {
+    while model.jobs.sorted.column != JobColumn::Name {
         press(&mut model, "s");
     }
     let sorted = names(&model);
     assert_eq!(sorted, ["dlrm-7", "llama70b-sft-2", "moe-abl-2", "smoke"]);
     press(&mut model, "r");
     assert_eq!(names(&model), sorted.iter().rev().cloned().collect::<Vec<_>>());
-    assert!(screen(&mut model).contains("name v"));
+    assert!(screen(&mut model).contains("name▼"));
     let spots = MouseTargets::default();
     model.size = (100, 30);
     let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(100, 30)).unwrap();
     terminal.draw(|frame| view_for_mouse(&model, frame, &spots)).unwrap();
     let target = spots.press(12, 2).unwrap();
-    assert_eq!(target, MouseTarget::Column(Order::Name));
+    assert_eq!(target, MouseTarget::Heading(Heading::Job(JobColumn::Name)));
     update(&mut model, Msg::Click(target.clone()));
     assert_eq!(names(&model), sorted);
     update(&mut model, Msg::Click(target));
-    assert!(model.jobs.reversed);
+    assert!(model.jobs.sorted.reversed);
 }
 
 #[test]
@@ -242,8 +243,11 @@ fn the_palette_takes_arguments() {
     assert_eq!(model.open.as_ref().unwrap().logs.level, weftrun::core::log::Level::Warn);
     run(&mut model, "open smoke");
     assert_eq!((model.screen, model.open.as_ref().unwrap().handle.name()), (Screen::Overview, "smoke"));
+    run(&mut model, "sort errors");
+    assert_eq!(model.open.as_ref().unwrap().ranks_sorted.column, RankColumn::Errors);
+    press(&mut model, "1");
     run(&mut model, "sort age");
-    assert_eq!(model.jobs.order, Order::Age);
+    assert_eq!(model.jobs.sorted.column, JobColumn::Age);
     run(&mut model, "jobs llama");
     assert_eq!(model.jobs.filter, "llama");
     for (text, said) in [

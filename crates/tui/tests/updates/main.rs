@@ -4,6 +4,7 @@
 mod common;
 mod jobs;
 mod logs;
+mod sorting;
 
 use std::sync::Arc;
 
@@ -149,7 +150,7 @@ fn keys_go_to_the_topmost_layer_first() {
     assert_eq!(model.screen, Screen::Logs);
 }
 
-/// One key makes a target of the first place that was found; it is then shown like the others.
+/// One key makes a target of the place under the cursor; it is then shown like the others.
 #[test]
 fn what_was_found_becomes_a_target() {
     let mut model = common::empty();
@@ -164,6 +165,13 @@ fn what_was_found_becomes_a_target() {
     update(&mut model, Msg::TargetAdded("dev".into(), Ok(())));
     assert_eq!((model.found.len(), model.jobs.targets.len()), (1, before + 1));
     assert!(matches!(&press(&mut model, "a")[..], [Effect::AddTarget("hosts", _)]));
+    model.found = common::empty().found;
+    for (key, name) in [("down", "hosts"), ("down", "hosts"), ("up", "dev")] {
+        press(&mut model, key);
+        let pressed = press(&mut model, "a");
+        assert!(matches!(&pressed[..], [Effect::AddTarget(_, found)] if found.name == name), "{pressed:?}");
+    }
+    update(&mut model, Msg::TargetAdded("dev".into(), Ok(())));
     update(&mut model, Msg::TargetAdded("hosts".into(), Ok(())));
     assert!(press(&mut model, "a").is_empty());
 }
@@ -477,7 +485,7 @@ fn a_missing_rank_is_waited_for_since_the_first_one_came() {
     let shown = common::screen(&mut model, 80, 24);
     assert!(shown.contains("not r1 for 14 s"), "{shown}");
     let unknown = shown.lines().find(|line| line.contains(" ?  ")).unwrap_or_default();
-    assert!(unknown.contains(" -   -"), "{shown}");
+    assert!(unknown.contains(" -    -"), "{shown}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn lines_with_stamps_are_merged_by_them_and_others_are_said_to_be_by_rank() {
     let script = r#"echo "2026-11-22 03:12:1$((RANK + 1)),500 first of $RANK"; echo "goes on $RANK"
 echo "2026-11-22 03:12:2$((5 - RANK)),500 second of $RANK""#;
     let Some(t) = ended("stamps", "2", script) else { return };
-    let screen = t.wait(&["by the stamps in the lines", "second of 1"]);
+    let screen = t.wait(&["by the stamps in lines", "second of 1"]);
     let order = ["first of 0", "goes on 0", "first of 1", "goes on 1", "second of 1", "second of 0"];
     let places: Vec<usize> = order.iter().map(|text| line_of(&screen, text)).collect();
     assert!(places.is_sorted(), "{places:?}\n{screen}");
