@@ -98,6 +98,6 @@ fn phase(rank: &Rank) -> (bool, Step) {
 }
 
 /// Compares two values of which an unknown one comes last.
-fn known_first<T: Ord>(one: Option<T>, other: Option<T>) -> Ordering {
+fn known_first<T: Ord + Copy>(one: Option<T>, other: Option<T>) -> Ordering {
     one.is_none().cmp(&other.is_none()).then_with(|| one.cmp(&other))
 }

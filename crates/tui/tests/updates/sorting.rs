@@ -9,8 +9,9 @@ use weftrun_tui::view::view_for_mouse;
 use super::common::{measuring, screen};
 use super::*;
 
+#[expect(clippy::expect_used, reason = "a helper of tests")]
 fn open(model: &Model) -> &Open {
-    model.open.as_ref().unwrap()
+    model.open.as_ref().expect("a job is open")
 }
 
 /// Returns all headings that a click finds on the screen, in the order in which they stand there.
@@ -18,9 +19,10 @@ fn headings(model: &mut Model) -> Vec<Heading> {
     let spots = MouseTargets::default();
     let size = (140, 44);
     model.size = size;
-    let mut terminal = ratatui::Terminal::new(ratatui::backend::TestBackend::new(size.0, size.1)).unwrap();
-    terminal.draw(|frame| view_for_mouse(model, frame, &spots)).unwrap();
-    let at = |row| (0..size.0).filter_map(move |column| Some((column, row)));
+    let mut terminal =
+        ratatui::Terminal::new(ratatui::backend::TestBackend::new(size.0, size.1)).expect("a terminal");
+    terminal.draw(|frame| view_for_mouse(model, frame, &spots)).expect("drawn");
+    let at = |row| (0..size.0).map(move |column| (column, row));
     let mut found = Vec::new();
     for (column, row) in (0..size.1).flat_map(at) {
         if let Some(MouseTarget::Heading(heading)) = spots.at(column, row)
