@@ -124,9 +124,9 @@ def import_optional(name: str, extra: str, purpose: str) -> Any:
 
 
 class _Report:
-    """A report of weftrun: plain data with the shape of ``-o json``. It does not change; :meth:`to_dict` gives a copy that may."""
+    """A report of weftrun: plain data with the shape of ``-o json``. Reports with the same data are equal."""
 
-    #: The report as ``-o json`` prints it.
+    #: The report as ``-o json`` prints it, not copied: what is changed in it is changed in the report. See :meth:`to_dict`.
     data: Dict[str, Any]
     #: The key of its table.
     _table = "findings"
@@ -139,6 +139,12 @@ class _Report:
 
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        return self.data == other.data if isinstance(other, type(self)) else NotImplemented
+
+    # The data may be changed, which a set would not see.
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def findings(self) -> List[Finding]:
