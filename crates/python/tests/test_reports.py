@@ -1,4 +1,4 @@
-"""Reports as data: they do not change, and have copies, tables and HTML."""
+"""Reports as data: their fields cannot be set, and they have copies, tables and HTML."""
 
 import json
 import sys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
-import difflib
 import logging
 import os
 import threading
@@ -17,7 +16,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Type,
 
 from . import errors
 from ._client import _ENDS, Client, _default_client
-from ._functions import _JOB_KEYS, _OPTIONS, Call, FunctionJob, Settings
+from ._functions import WORDS, Call, FunctionJob, Settings, unknown
 
 T = TypeVar("T")
 
@@ -56,11 +55,10 @@ class Executor(concurrent.futures.Executor):
         max_jobs: Optional[int] = None,
         **resources: Any,
     ) -> None:
-        self._settings = Settings()
-        for name, value in {"backend": backend, **resources}.items():
-            if not self._settings.take(name, value):
-                near = difflib.get_close_matches(name, _JOB_KEYS | _OPTIONS, 1)
-                raise TypeError(f"`{name}` is no key of a job" + (f": did you mean `{near[0]}`?" if near else ""))
+        for name in resources:
+            if name not in WORDS:
+                raise TypeError("; ".join(unknown(name)) or f"`{name}` is no key of a job")
+        self._settings = Settings.of({"backend": backend, **resources})
         if max_jobs is not None and max_jobs < 1:
             raise ValueError("`max_jobs` must be 1 or more")
         self._client = client or _default_client()

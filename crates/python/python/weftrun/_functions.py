@@ -18,7 +18,7 @@ import shutil
 import stat
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from . import _native, _rank, errors
@@ -34,6 +34,7 @@ _log = logging.getLogger("weftrun")
 #: Keywords that are the job's, and not the function's.
 _JOB_KEYS = frozenset(JobSpec.__annotations__) - {"backend"}
 _OPTIONS = frozenset(("backend", "profile", "folder", "folder_there", "python", "job", "restarts"))
+WORDS = _JOB_KEYS | _OPTIONS
 _REFUSED_KEYS = ("command", "roles", "array", "sweep")
 #: Backends whose ranks see no folder of this machine unless the job mounts it.
 _PODS = ("kubeflow", "runai")
@@ -100,18 +101,14 @@ class Call:
 class Settings:
     """What of a submission is the job's, and not the function's."""
 
-    options: Dict[str, Any] = field(default_factory=dict)
-    keys: Dict[str, Any] = field(default_factory=dict)
+    options: Dict[str, Any]
+    keys: Dict[str, Any]
 
-    def take(self, name: str, value: Any) -> bool:
-        """Takes a keyword; false if it is not the job's."""
-        if name in _OPTIONS:
-            self.options[name] = value
-        elif name in _JOB_KEYS:
-            self.keys[name] = value
-        else:
-            return False
-        return True
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "Settings":
+        """Takes what is the job's from the keywords of a submission."""
+        options, keys = ({name: keywords[name] for name in keywords if name in known} for known in (_OPTIONS, _JOB_KEYS))
+        return cls(options, keys)
 
     def prepare(
         self, client: Client, function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]
@@ -191,19 +188,30 @@ def _set_command(document: Dict[str, Any], python: str, script: str) -> None:
     document["command"] = words if launch == "torchrun" else [python, *words]
 
 
-def _check_arguments(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-    """Raises what the call would raise on each rank, before anything is sent."""
+def _signature(function: Callable[..., Any]) -> Optional[inspect.Signature]:
     try:
-        signature = inspect.signature(function)
+        return inspect.signature(function)
     except (TypeError, ValueError):
         # Some functions of C have none.
+        return None
+
+
+def _check_arguments(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    """Raises what the call would raise on each rank, before anything is sent."""
+    signature = _signature(function)
+    if signature is None:
         return
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:
-        near = [(name, difflib.get_close_matches(name, _JOB_KEYS, 1)) for name in keywords if name not in signature.parameters]
-        hints = [f"`{name}` is no key of a job: did you mean `{found[0]}`?" for name, found in near if found]
+        hints = [hint for name in keywords if name not in signature.parameters for hint in unknown(name)]
         raise _error(errors.UsageError, f"`{_name(function)}` cannot be called so: {error}", *hints) from None
+
+
+def unknown(name: str) -> List[str]:
+    """Returns what a keyword may have been meant to be."""
+    near = difflib.get_close_matches(name, WORDS, 1)
+    return [f"`{name}` is no key of a job: did you mean `{near[0]}`?"] if near else []
 
 
 def _name(function: Any) -> str:
@@ -213,22 +221,16 @@ def _name(function: Any) -> str:
 
 def split(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Tuple[Settings, Dict[str, Any]]:
     """Tells the keywords of the job from those of the function."""
-    settings, own = Settings(), {}
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        parameters = {}  # type: ignore[assignment]
-    for name, value in keywords.items():
-        if not settings.take(name, value):
-            own[name] = value
-        elif name in parameters:
+    signature = _signature(function)
+    for name in signature.parameters if signature else ():
+        if name in WORDS and name in keywords:
             raise _error(
                 errors.UsageError,
                 f"`{name}` is a parameter of `{_name(function)}` and a word of the job",
                 f"for the function: functools.partial({_name(function)}, {name}=…)",
                 f"for the job: a function without this parameter, or, where it is a key of the job file, job={{'{name}': …}}",
             )
-    return settings, own
+    return Settings.of(keywords), {name: keywords[name] for name in keywords if name not in WORDS}
 
 
 def _pickled(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Dict[str, Any]) -> bytes:

@@ -128,8 +128,8 @@ class _Report:
 
     #: The report as ``-o json`` prints it, not copied: what is changed in it is changed in the report. See :meth:`to_dict`.
     data: Dict[str, Any]
-    #: The key of its table.
-    _table = "findings"
+    #: Where its table is, and its findings.
+    _table = _found = "findings"
 
     def __init__(self, data: Dict[str, Any], **more: Any) -> None:
         self.__dict__.update(more, data=data)
@@ -149,7 +149,13 @@ class _Report:
     @property
     def findings(self) -> List[Finding]:
         """What weftrun noticed, most severe first where the report is sorted so."""
-        return [Finding._of(finding) for finding in self.data.get("findings") or []]
+        return [Finding._of(finding) for finding in self._list(self._found)]
+
+    def _list(self, path: str) -> List[Any]:
+        value: Any = self.data
+        for key in path.split("."):
+            value = value.get(key) or {}
+        return list(value)
 
     def to_dict(self) -> Dict[str, Any]:
         """Returns a copy of the report, as ``-o json`` prints it."""
@@ -164,7 +170,7 @@ class _Report:
         return pandas.DataFrame([_html.flat(row) for row in self._rows()])
 
     def _rows(self) -> List[Mapping[str, Any]]:
-        return list(self.data.get(self._table) or [])
+        return self._list(self._table)
 
     def __repr__(self) -> str:
         words = [f"{key}={value}" for key, value in self.data.items() if key != "schema" and isinstance(value, (str, int, float))]
@@ -341,17 +347,11 @@ class Import(_Report):
 class Doctor(_Report):
     """What of a target is reachable, with which rights."""
 
-    @property
-    def findings(self) -> List[Finding]:
-        """What would prevent a job."""
-        return [Finding._of(finding) for finding in self._rows()]
-
-    def _rows(self) -> List[Mapping[str, Any]]:
-        return list(self.data["facts"].get("notes") or [])
+    _table = _found = "facts.notes"
 
     @property
     def ok(self) -> bool:
-        """Whether no finding is an error."""
+        """Whether no finding, of what would prevent a job, is an error."""
         return all(finding.severity != "error" for finding in self.findings)
 
 
@@ -419,15 +419,9 @@ class Probe(_Report):
 
 
 class Report(_Report):
-    """Everything known of a job."""
+    """Everything known of a job. Its findings are what the logs say of the transports."""
 
-    @property
-    def findings(self) -> List[Finding]:
-        """What the logs say of the transports."""
-        return [Finding._of(finding) for finding in self._rows()]
-
-    def _rows(self) -> List[Mapping[str, Any]]:
-        return list(self.data["transport"].get("findings") or [])
+    _table = _found = "transport.findings"
 
 
 @dataclass(frozen=True)
