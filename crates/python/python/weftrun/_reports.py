@@ -128,7 +128,7 @@ class _Report:
 
     #: The report as ``-o json`` prints it, not copied: what is changed in it is changed in the report. See :meth:`to_dict`.
     data: Dict[str, Any]
-    #: Where its table is, and its findings.
+    #: The key of its table, and where its findings are.
     _table = _found = "findings"
 
     def __init__(self, data: Dict[str, Any], **more: Any) -> None:
@@ -170,7 +170,7 @@ class _Report:
         return pandas.DataFrame([_html.flat(row) for row in self._rows()])
 
     def _rows(self) -> List[Mapping[str, Any]]:
-        return self._list(self._table)
+        return self._list(self._found if self._table == "findings" else self._table)
 
     def __repr__(self) -> str:
         words = [f"{key}={value}" for key, value in self.data.items() if key != "schema" and isinstance(value, (str, int, float))]
@@ -347,7 +347,7 @@ class Import(_Report):
 class Doctor(_Report):
     """What of a target is reachable, with which rights."""
 
-    _table = _found = "facts.notes"
+    _found = "facts.notes"
 
     @property
     def ok(self) -> bool:
@@ -421,7 +421,7 @@ class Probe(_Report):
 class Report(_Report):
     """Everything known of a job. Its findings are what the logs say of the transports."""
 
-    _table = _found = "transport.findings"
+    _found = "transport.findings"
 
 
 @dataclass(frozen=True)
