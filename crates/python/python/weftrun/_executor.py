@@ -150,8 +150,10 @@ class Executor(concurrent.futures.Executor):
             call.discard()
         if at_exit and self._thread is not None:
             # It may be submitting; whatever comes of that is told, too. A native call must not outlive the interpreter.
-            self._thread.join()
-            self._tell()
+            try:
+                self._thread.join()
+            finally:
+                self._tell()
 
     def _tell(self) -> None:
         """Names, once, the jobs that go on."""

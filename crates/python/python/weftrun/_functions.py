@@ -510,12 +510,16 @@ def _keep(folder: str, attempt: int, handle: str) -> None:
 
 def _newest(folder: str) -> Tuple[int, str]:
     attempt, _, handle = _text(folder, "handle").partition(" ")
-    return int(attempt or 0), handle
+    return _number(attempt), handle
 
 
 def _wanted(folder: str) -> int:
     """Returns the attempt that a rank wants, since it could not queue the job again itself; 0 if none."""
-    return int(_text(folder, "again") or 0)
+    return _number(_text(folder, "again"))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
 
 
 def _text(folder: str, name: str) -> str:
