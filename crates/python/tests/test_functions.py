@@ -61,7 +61,10 @@ def test_a_node_calls_it_once_where_that_is_asked_for() -> None:
 
 @pytest.mark.parametrize("size", ["4", ""])
 def test_a_function_may_change_the_environment(size: str) -> None:
-    assert weftrun.submit(os.environ.update, WORLD_SIZE=size, backend="local").results(timeout=PATIENCE) == [None]
+    def change() -> None:
+        os.environ["WORLD_SIZE"] = size
+
+    assert weftrun.submit(change, backend="local").results(timeout=PATIENCE) == [None]
 
 
 def test_a_function_of_the_program_itself_and_its_exception_come_back(home: Path) -> None:
