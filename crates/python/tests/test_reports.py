@@ -1,4 +1,4 @@
-"""Reports as data: they do not change, and have copies, tables and HTML."""
+"""Reports as data: their fields cannot be set, and they have copies, tables and HTML."""
 
 import json
 import sys
@@ -61,6 +61,7 @@ def test_a_report_is_frozen_and_has_a_copy_a_table_and_html(kind: str) -> None:
 
 def test_the_tables_have_the_figures() -> None:
     verified = KINDS["verify"][0]()
+    assert verified == KINDS["verify"][0]() != KINDS["why"][0]()
     table = verified.to_pandas()
     assert table["out_of_place.busbw"].max() == verified.data["runs"][0]["busbw_gbps"] == 346.98
     assert verified.verdict == "no-reference" and "346.98" in verified._repr_html_()

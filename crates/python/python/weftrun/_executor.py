@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
-import difflib
 import logging
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple, Type, TypeVar
 
 from . import errors
 from ._client import _ENDS, Client, _default_client
-from ._functions import _JOB_KEYS, _OPTIONS, Call, FunctionJob, Settings
+from ._functions import WORDS, Call, FunctionJob, Settings, unknown
 
 T = TypeVar("T")
 
@@ -55,11 +55,10 @@ class Executor(concurrent.futures.Executor):
         max_jobs: Optional[int] = None,
         **resources: Any,
     ) -> None:
-        self._settings = Settings()
-        for name, value in {"backend": backend, **resources}.items():
-            if not self._settings.take(name, value):
-                near = difflib.get_close_matches(name, _JOB_KEYS | _OPTIONS, 1)
-                raise TypeError(f"`{name}` is no key of a job" + (f": did you mean `{near[0]}`?" if near else ""))
+        for name in resources:
+            if name not in WORDS:
+                raise TypeError("; ".join(unknown(name)) or f"`{name}` is no key of a job")
+        self._settings = Settings.of({"backend": backend, **resources})
         if max_jobs is not None and max_jobs < 1:
             raise ValueError("`max_jobs` must be 1 or more")
         self._client = client or _default_client()
@@ -73,6 +72,7 @@ class Executor(concurrent.futures.Executor):
         self._waiting: Deque[Tuple[JobFuture[Any], Call]] = deque()
         self._running: List[JobFuture[Any]] = []
         self._thread: Optional[threading.Thread] = None
+        self._told: Set[str] = set()
         self._closed = self._left = self._is_lost = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> JobFuture[T]:
@@ -102,9 +102,10 @@ class Executor(concurrent.futures.Executor):
             return
         with self._changed:
             self._closed = True
-            if cancel_futures:
-                self._drop()
+            dropped = self._drop() if cancel_futures else []
             self._changed.notify_all()
+        for call in dropped:
+            call.discard()
         if not wait:
             return
         try:
@@ -123,36 +124,45 @@ class Executor(concurrent.futures.Executor):
         else:
             self.shutdown(wait=True)
 
-    def _drop(self) -> int:
-        """Cancels the calls that are not submitted; returns how many. The caller has the lock."""
-        count = len(self._waiting)
+    def _drop(self) -> List[Call]:
+        """Cancels the calls that are not submitted. The caller has the lock, and discards them without it."""
+        dropped = []
         while self._waiting:
             future, call = self._waiting.popleft()
             if future.cancel():
                 future.set_running_or_notify_cancel()
-            call.discard()
-        return count
+            dropped.append(call)
+        return dropped
 
-    def _leave(self) -> None:
-        """Stops watching, and says what goes on without this program."""
+    def _leave(self, at_exit: bool = False) -> None:
+        """Takes no more calls, and says what goes on without this program. While that lives, the futures get their results."""
         if self._pid != os.getpid():
             return
         with self._changed:
-            if self._left:
-                return
-            self._closed = self._left = True
+            self._closed, self._left = True, at_exit
             dropped = self._drop()
             self._changed.notify_all()
-        if self._thread is not None:
+        # Another Ctrl-C may end this.
+        self._tell()
+        if dropped:
+            _log.warning("calls that were cancelled before they were submitted: %d", len(dropped))
+        for call in dropped:
+            call.discard()
+        if at_exit and self._thread is not None:
             # It may be submitting; whatever comes of that is told, too. A native call must not outlive the interpreter.
-            self._thread.join()
-        jobs = [future.job for future in self._running if future.job is not None]
+            try:
+                self._thread.join()
+            finally:
+                self._tell()
+
+    def _tell(self) -> None:
+        """Names, once, the jobs that go on."""
+        jobs = [future.job for future in list(self._running) if future.job is not None and future.job.folder not in self._told]
         if jobs:
             names = "\n".join(f"  {job.handle}   {job.folder}" for job in jobs)
-            text = "%d jobs go on; `weftrun cancel HANDLE` ends one, and FunctionJob.attach(FOLDER) has its result:\n%s"
+            text = "jobs that go on: %d; `weftrun cancel HANDLE` ends one, and FunctionJob.attach(FOLDER) has its result:\n%s"
             _log.warning(text, len(jobs), names)
-        if dropped:
-            _log.warning("%d calls were cancelled before they were submitted", dropped)
+            self._told.update(job.folder for job in jobs)
 
     def _watch(self) -> None:
         """Runs the thread. Nobody else would tell the futures of an error in here."""
@@ -161,10 +171,11 @@ class Executor(concurrent.futures.Executor):
         except BaseException as error:
             with self._changed:
                 self._closed = True
-                self._drop()
-                running = list(self._running)
+                dropped, running = self._drop(), list(self._running)
+            for call in dropped:
+                call.discard()
             for future in running:
-                self._end(future, error, [])
+                self._end(future, error)
             raise
 
     def _serve(self) -> None:
@@ -184,9 +195,9 @@ class Executor(concurrent.futures.Executor):
                     self._changed.wait(pause)
 
     def _start(self) -> bool:
-        """Submits calls while there is room for them."""
-        started = False
-        while True:
+        """Submits calls while there is room for them, for a moment: some may have ended."""
+        started, until = False, time.monotonic() + 1
+        while time.monotonic() < until:
             with self._changed:
                 full = self._most is not None and len(self._running) >= self._most
                 if full or self._left or not self._waiting:
@@ -200,7 +211,8 @@ class Executor(concurrent.futures.Executor):
             try:
                 future.job = call.start()
             except BaseException as error:
-                self._end(future, error, [])
+                self._end(future, error)
+        return started
 
     def _collect(self) -> bool:
         """Gives the futures of jobs that have ended their results."""
@@ -222,13 +234,14 @@ class Executor(concurrent.futures.Executor):
             try:
                 status = future.job._ended()
                 if status is not None:
-                    self._end(future, *future.job._finish(status))
+                    failure = future.job._finish(status)
+                    self._end(future, failure, None if failure else future.job._value(0))
                     ended = True
             except Exception as error:
                 if isinstance(error, errors.Error) and error.retryable:
                     _log.warning("%s cannot be asked for, which is tried again: %s", future.job.handle, error)
                 else:
-                    self._end(future, error, [])
+                    self._end(future, error)
                     ended = True
         return ended
 
@@ -237,11 +250,11 @@ class Executor(concurrent.futures.Executor):
         rows = self._client._here().list(self._settings.options["backend"], True, {})["jobs"]
         return {row["handle"]: row["phase"] for row in rows}
 
-    def _end(self, future: JobFuture[Any], error: Optional[BaseException], values: List[Any]) -> None:
+    def _end(self, future: JobFuture[Any], error: Optional[BaseException], value: Any = None) -> None:
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(values[0])
+            future.set_result(value)
         with self._changed:
             self._running.remove(future)
             self._changed.notify_all()
@@ -250,4 +263,4 @@ class Executor(concurrent.futures.Executor):
 @atexit.register
 def _leave_all() -> None:
     for executor in list(_open):
-        executor._leave()
+        executor._leave(at_exit=True)

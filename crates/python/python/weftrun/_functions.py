@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import difflib
+import fcntl
 import inspect
 import json
 import logging
@@ -16,11 +18,11 @@ import shutil
 import stat
 import sys
 import time
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Tuple, TypeVar, Union, cast
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from . import _native, _rank, errors
-from ._client import Client, Job, Plan, _default_client
+from ._client import _ENDS, Client, Job, _default_client
 from ._reports import Status, import_optional
 from .spec import JobSpec
 
@@ -32,15 +34,15 @@ _log = logging.getLogger("weftrun")
 #: Keywords that are the job's, and not the function's.
 _JOB_KEYS = frozenset(JobSpec.__annotations__) - {"backend"}
 _OPTIONS = frozenset(("backend", "profile", "folder", "folder_there", "python", "job", "restarts"))
+WORDS = _JOB_KEYS | _OPTIONS
 _REFUSED_KEYS = ("command", "roles", "array", "sweep")
 #: Backends whose ranks see no folder of this machine unless the job mounts it.
 _PODS = ("kubeflow", "runai")
-#: How a rank is numbered, by `launch`.
-_RANK_OF = {"per-rank": "RANK", "torchrun": "RANK", "per-node": "NODE_RANK"}
+#: The variables with the number of a rank and how many there are, by `launch`.
+_RANK_OF = {launch: ["RANK", "WORLD_SIZE"] for launch in ("per-rank", "torchrun")}
+_RANK_OF["per-node"] = ["NODE_RANK", "NNODES"]
 #: Seconds for which the files of a job that has ended may be late: a file system of the network shows them after a while.
 _LATE = 5.0
-#: Seconds for which another process may take to submit the job that follows a checkpoint.
-_TAKEN = 60.0
 
 
 def _error(kind: "type[errors.Error]", message: str, *hints: str) -> errors.Error:
@@ -64,35 +66,31 @@ class Call:
     backend: Optional[str] = None
     profile: Optional[str] = None
 
-    def start(self) -> "FunctionJob[Any]":
-        """Submits it."""
+    def start(self, attempt: int = 0) -> "FunctionJob[Any]":
+        """Submits it, and writes the handle where every process finds it."""
+        plan = None
         try:
-            plan = self.plan()
-        except BaseException:
-            self.discard()
-            raise
-        # From here on the job may exist, whatever is raised: the folder stays.
-        job = self.submit(plan)
-        _log.info("submitted %s; its results come to %s", job.handle, self.folder)
-        return FunctionJob(self.client, job._native, self.folder)
-
-    def plan(self) -> Plan:
-        """Plans it, which sends nothing."""
-        return self.client.plan(cast(JobSpec, self.document), self.backend, profile=self.profile, online=True)
-
-    def submit(self, plan: Plan) -> Job:
-        """Submits a plan, and writes the handle where every process finds it."""
-        handle = None
-        try:
-            job = plan.submit()
-            handle = job.handle
+            plan = self.client.plan(cast(JobSpec, self.document), self.backend, profile=self.profile, online=True)
+            job = FunctionJob[Any](self.client, plan.submit()._native, self.folder)
+            _keep(self.folder, attempt, job.handle)
+            _log.info("submitted %s; its results come to %s", job.handle, self.folder)
             return job
-        except errors.SubmissionInterrupted as interrupt:
-            handle = interrupt.handle
-            raise
-        finally:
-            if handle is not None:
-                _rank.write(self.folder, "handle", handle.encode())
+        except BaseException as error:
+            if plan is None and attempt == 0:
+                self.discard()
+            # Otherwise the job may exist, whatever was raised, and the folder stays.
+            handle = getattr(error, "handle", None) or (plan._native.handle if plan else None)
+            if handle is None:
+                raise
+            _log.warning("submitted %s; its results come to %s", handle, self.folder)
+            with contextlib.suppress(OSError):
+                _keep(self.folder, attempt, handle)
+            if isinstance(error, KeyboardInterrupt):
+                raise errors.SubmissionInterrupted(handle, folder=self.folder) from None
+            if isinstance(error, errors.Error) or not isinstance(error, OSError):
+                raise
+            message = f"the job was submitted: {handle}, and its folder {self.folder} cannot be written: {error.strerror}"
+            raise _error(errors.InputOutputError, message, f"`weftrun cancel {handle}` ends it") from error
 
     def discard(self) -> None:
         """Removes what was never submitted."""
@@ -103,24 +101,24 @@ class Call:
 class Settings:
     """What of a submission is the job's, and not the function's."""
 
-    options: Dict[str, Any] = field(default_factory=dict)
-    keys: Dict[str, Any] = field(default_factory=dict)
+    options: Dict[str, Any]
+    keys: Dict[str, Any]
 
-    def take(self, name: str, value: Any) -> bool:
-        """Takes a keyword; false if it is not the job's."""
-        if name in _OPTIONS:
-            self.options[name] = value
-        elif name in _JOB_KEYS:
-            self.keys[name] = value
-        else:
-            return False
-        return True
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "Settings":
+        """Takes what is the job's from the keywords of a submission."""
+        options, keys = ({name: keywords[name] for name in keywords if name in known} for known in (_OPTIONS, _JOB_KEYS))
+        return cls(options, keys)
 
     def prepare(
         self, client: Client, function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]
     ) -> Call:
         """Writes a call into a folder of its own."""
         _check_arguments(function, args, keywords)
+        own = _rank.unbound(function)[0]
+        if inspect.iscoroutinefunction(own) or inspect.iscoroutinefunction(getattr(own, "__call__", None)):
+            fix = f"send a function that runs it: lambda: asyncio.run({_name(function)}(…))"
+            raise _error(errors.UsageError, f"`{_name(function)}` is an `async def`, which only a loop runs", fix)
         data = _pickled(function, args, dict(keywords))
         backend, number = self.options.get("backend"), secrets.token_hex(6)
         on = client._here().backend(backend)
@@ -131,15 +129,19 @@ class Settings:
         document.setdefault("name", f"{name or 'function'}-{number[:6]}")
         python = self.options.get("python") or (sys.executable if same_files else "python3")
         _set_command(document, python, os.path.join(there, number, "run.py"))
-        if callable(getattr(function, "checkpoint", None)):
+        if callable(getattr(own, "checkpoint", None)):
             _ask_for_a_signal(document)
         call = Call(client, os.path.join(parent, number), document, backend, self.options.get("profile"))
-        os.mkdir(call.folder, 0o700)
         try:
+            os.mkdir(call.folder, 0o700)
             _fill(call, data, sys.path if same_files else [], self.options.get("restarts", 10))
-        except BaseException:
+        except BaseException as error:
             call.discard()
-            raise
+            if not isinstance(error, OSError):
+                raise
+            # That of shutil is a list of all files.
+            why = error.strerror or error.args[0][0][2]
+            raise _error(errors.InputOutputError, f"the call cannot be written to {call.folder}: {why}") from None
         return call
 
     def _folder(self, on: str, document: Mapping[str, Any]) -> Tuple[str, str]:
@@ -181,49 +183,54 @@ def _set_command(document: Dict[str, Any], python: str, script: str) -> None:
     if launch not in _RANK_OF:
         message = f"a function cannot be started with `launch = {launch!r}`"
         raise _error(errors.UsageError, message, f"use one of {', '.join(_RANK_OF)}")
-    words = [script, _RANK_OF[launch]]
+    words = [script, *_RANK_OF[launch]]
     # torchrun starts scripts with its own interpreter.
     document["command"] = words if launch == "torchrun" else [python, *words]
 
 
-def _check_arguments(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-    """Raises what the call would raise on each rank, before anything is sent."""
+def _signature(function: Callable[..., Any]) -> Optional[inspect.Signature]:
     try:
-        signature = inspect.signature(function)
+        return inspect.signature(function)
     except (TypeError, ValueError):
         # Some functions of C have none.
+        return None
+
+
+def _check_arguments(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    """Raises what the call would raise on each rank, before anything is sent."""
+    signature = _signature(function)
+    if signature is None:
         return
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:
-        near = [(name, difflib.get_close_matches(name, _JOB_KEYS, 1)) for name in keywords if name not in signature.parameters]
-        hints = [f"`{name}` is no key of a job: did you mean `{found[0]}`?" for name, found in near if found]
+        hints = [hint for name in keywords if name not in signature.parameters for hint in unknown(name)]
         raise _error(errors.UsageError, f"`{_name(function)}` cannot be called so: {error}", *hints) from None
 
 
+def unknown(name: str) -> List[str]:
+    """Returns what a keyword may have been meant to be."""
+    near = difflib.get_close_matches(name, WORDS, 1)
+    return [f"`{name}` is no key of a job: did you mean `{near[0]}`?"] if near else []
+
+
 def _name(function: Any) -> str:
-    # Of a `functools.partial`, that of its function.
-    return str(getattr(getattr(function, "func", function), "__qualname__", type(function).__name__))
+    own = _rank.unbound(function)[0]
+    return str(getattr(own, "__qualname__", type(own).__name__))
 
 
 def split(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Tuple[Settings, Dict[str, Any]]:
     """Tells the keywords of the job from those of the function."""
-    settings, own = Settings(), {}
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        parameters = {}  # type: ignore[assignment]
-    for name, value in keywords.items():
-        if not settings.take(name, value):
-            own[name] = value
-        elif name in parameters:
+    signature = _signature(function)
+    for name in signature.parameters if signature else ():
+        if name in WORDS and name in keywords:
             raise _error(
                 errors.UsageError,
                 f"`{name}` is a parameter of `{_name(function)}` and a word of the job",
                 f"for the function: functools.partial({_name(function)}, {name}=…)",
                 f"for the job: a function without this parameter, or, where it is a key of the job file, job={{'{name}': …}}",
             )
-    return settings, own
+    return Settings.of(keywords), {name: keywords[name] for name in keywords if name not in WORDS}
 
 
 def _pickled(function: Callable[..., Any], args: Tuple[Any, ...], keywords: Dict[str, Any]) -> bytes:
@@ -297,36 +304,55 @@ class FunctionJob(Job, Generic[T]):
         super().__init__(client, native)
         #: The folder of the call: its results come here. :meth:`delete` removes it.
         self.folder = folder
-        self._end: Optional[Tuple[Optional[BaseException], List[T]]] = None
+        self._error: Optional[BaseException] = None
+        #: The ranks that returned; none until the job has ended.
+        self._ranks: Optional[List[int]] = None
+        self._values: Dict[int, T] = {}
 
     @classmethod
     def attach(cls, folder: Path, *, client: Optional[Client] = None) -> "FunctionJob[Any]":
         """Returns a job of another process by the folder of its call."""
         path = os.path.abspath(os.fspath(folder))
-        return _bound(client or _default_client(), _handle(path), path)
+        handle = _newest(path)[1]
+        if not handle:
+            raise _error(errors.NotFoundError, f"{path} is not the folder of a submitted function")
+        return _bound(client or _default_client(), handle, path)
+
+    def _here(self) -> "_native.Job":
+        # Whoever submitted it, the newest attempt is the job. Without a folder, as after a deletion, it is the last one known.
+        handle = _newest(self.folder)[1] or self.handle
+        if handle != self.handle:
+            _log.info("%s wrote a checkpoint, and goes on as %s", self.handle, handle)
+            self._native, self._pid = self._client._here().attach(handle, True), os.getpid()
+        return super()._here()
 
     def wait(self, timeout: Optional[float] = None) -> Status:
         """Waits for the end of the job, also over starts from a checkpoint. Raises :class:`errors.TimedOutError`."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            status = super().wait(None if until is None else max(0.0, until - time.monotonic()))
-            if not self._start_again(status):
+            job = self._here()
+            status = Status(job.wait(None if until is None else max(0.0, until - time.monotonic())))
+            if not self._goes_on(job.handle, status):
                 return status
 
     def done(self) -> bool:
-        """Whether the job has ended."""
+        """Whether the job has ended. One that ended with a checkpoint is submitted again, and goes on."""
         return self._ended() is not None
 
     def result(self, timeout: Optional[float] = None) -> T:
         """Returns what rank 0 returned, once the job has ended; raises the exception of the rank that failed first."""
-        return self.results(timeout)[0]
+        self._raise(timeout)
+        return self._value(0)
 
     def results(self, timeout: Optional[float] = None) -> List[T]:
         """Returns what each rank returned, in their order; raises the exception of the rank that failed first."""
-        error, values = self._outcome(timeout)
-        if error is not None:
-            raise error
-        return values
+        self._raise(timeout)
+        return list(self.returned().values())
+
+    def returned(self, timeout: Optional[float] = None) -> Dict[int, T]:
+        """Returns what came of the ranks that returned, by rank, once the job has ended, also where others failed."""
+        self.exception(timeout)
+        return {rank: self._value(rank) for rank in self._ranks or []}
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """Returns the exception of the rank that failed first; none if all succeeded.
@@ -334,49 +360,52 @@ class FunctionJob(Job, Generic[T]):
         Its ``__cause__`` has the traceback of the rank, and its notes (Python 3.11) have the rank, the job, and the cause that
         :meth:`why` finds. Raises :class:`concurrent.futures.CancelledError` if the job was cancelled.
         """
-        return self._outcome(timeout)[0]
+        if self._ranks is None:
+            self._finish(self.wait(timeout))
+        return self._error
+
+    def _raise(self, timeout: Optional[float]) -> None:
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+
+    def cancel(self) -> None:
+        """Ends the job, and lets no checkpoint start it again; its record stays."""
+        with _locked(self.folder):
+            wanted = _wanted(self.folder)
+            if wanted > _newest(self.folder)[0]:
+                _keep(self.folder, wanted, self._here().handle)
+            super().cancel()
 
     def delete(self) -> None:
         """Removes the job, its record and its folder."""
-        super().delete()
+        with contextlib.suppress(errors.NotFoundError):
+            super().delete()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _outcome(self, timeout: Optional[float]) -> Tuple[Optional[BaseException], List[T]]:
-        if self._end is None:
-            self._end = self._finish(self.wait(timeout))
-        return self._end
-
     def _ended(self) -> Optional[Status]:
-        status = super()._ended()
-        return None if status is None or self._start_again(status) else status
+        job = self._here()
+        if job.describe()["phase"] not in _ENDS:
+            return None
+        status = Status(job.wait(None))
+        return None if self._goes_on(job.handle, status) else status
 
-    def _start_again(self, status: Status) -> bool:
-        """Goes on with the job that follows a checkpoint, where the rank could not queue this one again itself."""
-        if status.succeeded or status.phase == "cancelled":
+    def _goes_on(self, waited: str, status: Status) -> bool:
+        """Whether another attempt follows one that ended: whoever finds a checkpoint that none follows submits it."""
+        wanted = _wanted(self.folder)
+        if not wanted:
             return False
-        wanted = os.path.join(self.folder, "again")
-        taken, until = wanted + ".taken", time.monotonic() + _TAKEN
-        try:
-            # Only one of those who wait submits it.
-            os.rename(wanted, taken)
-        except OSError:
-            while os.path.lexists(taken) and time.monotonic() < until:
-                time.sleep(0.2)
-        else:
-            with _opened(self.folder, "job.json") as file:
-                saved = json.load(file)
-            call = Call(self._client, self.folder, saved["document"], saved["backend"], saved["profile"])
-            call.submit(call.plan())
-            os.unlink(taken)
-        before, now = self.handle, _handle(self.folder)
-        if now == before:
-            return False
-        _log.info("%s wrote a checkpoint, and goes on as %s", before, now)
-        self._native, self._pid = self._client._here().attach(now, True), os.getpid()
-        return True
+        with _locked(self.folder):
+            attempt, newest = _newest(self.folder)
+            if newest == waited and wanted > attempt and status.phase == "failed":
+                with _opened(self.folder, "job.json") as file:
+                    saved = json.load(file)
+                call = Call(self._client, self.folder, saved["document"], saved["backend"], saved["profile"])
+                newest = call.start(wanted).handle
+        return newest not in ("", waited)
 
-    def _finish(self, status: Status) -> Tuple[Optional[BaseException], List[T]]:
-        """Returns the exception of a job that has ended, or the values of its ranks."""
+    def _finish(self, status: Status) -> Optional[BaseException]:
+        """Finds what became of the ranks of a job that has ended; returns the exception."""
         if status.phase == "cancelled":
             raise concurrent.futures.CancelledError(f"the job was cancelled: {self.handle}")
         until = time.monotonic() + _LATE
@@ -388,18 +417,24 @@ class FunctionJob(Job, Generic[T]):
             if failed or not missing or time.monotonic() > until:
                 break
             time.sleep(0.2)
+        notes, returned = self._notes(status), sorted(rank for rank, end in ends.items() if end["ok"])
         if failed:
-            return self._raised(min(failed, key=lambda end: float(end["time"])), status), []
-        if status.succeeded and not missing:
-            return None, [cast(T, pickle.loads(ends[rank]["payload"])) for rank in sorted(ends)]
-        what = "the job succeeded" if status.succeeded else f"the job {status.phase}"
-        ranks = f"rank {', '.join(map(str, missing[:8]))}{' and more' if len(missing) > 8 else ''} left no result in {self.folder}"
-        hint = "if the ranks ran: does each node see this folder, at this path? `folder=` names another one"
-        error = _error(errors.FunctionError, f"{what}, and {ranks}", *self._notes(status), hint)
-        return error, []
+            self._error = self._raised(min(failed, key=lambda end: float(end["time"])), notes)
+        elif missing:
+            if returned:
+                notes.append("`returned()` of the job has what came of the others")
+            if not status.why or not status.why.get("cause"):
+                notes.append("if the ranks ran: does each node see this folder, at this path? `folder=` names another one")
+            ranks = f"rank {', '.join(map(str, missing[:8]))}{' and more' if len(missing) > 8 else ''}"
+            message = f"the job {status.phase}, and {ranks} left no result in {self.folder}"
+            self._error = _error(errors.FunctionError, message, *notes)
+        elif not status.succeeded:
+            _log.warning("each rank returned, and then %s %s: %s", self.handle, status.phase, "; ".join(notes) or "no cause is known")
+        self._ranks = returned
+        return self._error
 
     def _ends(self) -> Dict[int, Dict[str, Any]]:
-        """Reads how the ranks ended."""
+        """Reads how the ranks ended, without what they returned or raised."""
         found = {}
         for name in os.listdir(self.folder):
             match = re.fullmatch(r"result-(\d{1,7})\.pkl", name)
@@ -408,17 +443,38 @@ class FunctionJob(Job, Generic[T]):
                     found[int(match.group(1))] = dict(pickle.load(file))
         return found
 
-    def _raised(self, end: Mapping[str, Any], status: Status) -> BaseException:
+    def _sent(self, rank: int) -> Any:
+        """Reads what a rank returned or raised."""
+        with _opened(self.folder, f"result-{rank}.pkl") as file:
+            # How it ended comes first.
+            pickle.load(file)
+            return pickle.load(file)
+
+    def _value(self, rank: int) -> T:
+        if rank not in self._values:
+            try:
+                self._values[rank] = self._sent(rank)
+            except errors.InputOutputError:
+                raise
+            except Exception as error:
+                message = f"what rank {rank} of {self.handle} returned cannot be read here: {_rank.told(error)}"
+                hint = "it must be of classes that this program can import, too"
+                raise _error(errors.FunctionError, message, hint) from error
+        return self._values[rank]
+
+    def _raised(self, end: Mapping[str, Any], notes: List[str]) -> BaseException:
         """Returns the exception of a rank, with where it came from."""
+        notes = [f"rank {end['rank']} on {end['host']}, {self.handle}", *notes]
+        error: BaseException
         try:
-            error = pickle.loads(end["payload"]) if end["payload"] else None
+            sent = self._sent(end["rank"])
         except Exception as failed:
-            _log.info("the exception of rank %s cannot be read here: %s", end["rank"], failed)
-            error = None
-        notes = [f"rank {end['rank']} on {end['host']}, {self.handle}", *self._notes(status)]
-        if not isinstance(error, Exception):
-            error = _error(errors.FunctionError, str(end["what"]), *notes)
-            notes = []
+            _log.info("rank %s left no exception that can be read here: %s", end["rank"], failed)
+            sent = None
+        if isinstance(sent, Exception):
+            error = sent
+        else:
+            error, notes = _error(errors.FunctionError, str(end["what"]), *notes), []
         text = str(end["traceback"])
         if hasattr(error, "add_note"):
             for note in notes:
@@ -447,10 +503,50 @@ def _bound(client: Client, handle: str, folder: str) -> "FunctionJob[Any]":
     return FunctionJob(client, client._here().attach(handle, True), folder)
 
 
-def _handle(folder: str) -> str:
-    """Returns the handle of the job of a call: the last one."""
-    with _opened(folder, "handle") as file:
-        return str(file.read(4096).decode())
+def _keep(folder: str, attempt: int, handle: str) -> None:
+    """Writes which job is the newest attempt of a call: the number of checkpoints before it, and its handle."""
+    _rank.write(folder, "handle", f"{attempt} {handle}".encode())
+
+
+def _newest(folder: str) -> Tuple[int, str]:
+    attempt, _, handle = _text(folder, "handle").partition(" ")
+    return _number(attempt), handle
+
+
+def _wanted(folder: str) -> int:
+    """Returns the attempt that a rank wants, since it could not queue the job again itself; 0 if none."""
+    return _number(_text(folder, "again"))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _text(folder: str, name: str) -> str:
+    """Reads a short file of a call; one that is missing is empty."""
+    try:
+        with _opened(folder, name) as file:
+            return str(file.read(4096).decode())
+    except errors.InputOutputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return ""
+        raise
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Lets one thread of all programs that wait for a call decide what follows."""
+    file = None
+    try:
+        file = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        _log.warning("%s cannot be locked: wait for this job in one thread of one program only: %s", folder, error)
+    try:
+        yield
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 def _opened(folder: str, name: str) -> Any:

@@ -1,9 +1,11 @@
-"""One rank of a function: ``python run.py RANK``.
+"""One rank of a function: ``python run.py RANK WORLD_SIZE``.
 
 :mod:`weftrun._functions` copies this file into the folder of a call, as ``run.py``. The other side needs Python and nothing else,
-so nothing of weftrun is imported here. ``RANK`` names the variable that has the number of the rank.
+so nothing of weftrun is imported here. ``RANK`` names the variable that has the number of the rank,
+and a second word that of how many there are.
 """
 
+import functools
 import importlib
 import json
 import os
@@ -15,10 +17,16 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any, Dict, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, Tuple
 
 #: Exit code of a rank that wants to be started again with another call.
 AGAIN = 75
+#: Signals that announce the end of the time.
+SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+
+#: A function with its arguments.
+Call = Tuple[Any, Tuple[Any, ...], Dict[str, Any]]
 
 
 def write(folder: str, name: str, data: bytes) -> None:
@@ -39,15 +47,28 @@ def write(folder: str, name: str, data: bytes) -> None:
         raise
 
 
+class Problem(Exception):
+    """What went wrong outside of the function: a sentence."""
+
+
+def unbound(function: Any, args: Tuple[Any, ...] = (), keywords: Mapping[str, Any] = MappingProxyType({})) -> Call:
+    """Returns a call with the arguments that ``functools.partial`` binds: an object inside one may have ``checkpoint()``."""
+    while isinstance(function, functools.partial) and not hasattr(function, "checkpoint"):
+        function, args, keywords = function.func, function.args + args, {**function.keywords, **keywords}
+    return function, args, dict(keywords)
+
+
 class Rank:
     """The call of this rank, and what becomes of it."""
 
-    def __init__(self, folder: str, number: int) -> None:
+    def __init__(self, folder: str, number: int, world: int) -> None:
         self.folder = folder
         self.number = number
+        self.world = world
+        self.process = os.getpid()
         with open(os.path.join(folder, "call.json"), encoding="utf-8") as file:
             self.facts: Dict[str, Any] = json.load(file)
-        self.call: Tuple[Any, Tuple[Any, ...], Dict[str, Any]] = (None, (), {})
+        self.call: Call = unbound(None)
 
     def run(self) -> int:
         """Runs the call, writes its end, and returns the exit code."""
@@ -56,31 +77,17 @@ class Rank:
             os.unlink(os.path.join(self.folder, "result-%d.pkl" % self.number))
         except FileNotFoundError:
             pass
-        problem = self.load()
-        if problem is not None:
-            return self.fail(problem)
-        function, args, keywords = self.call
-        if callable(getattr(function, "checkpoint", None)):
-            for number in (signal.SIGUSR1, signal.SIGUSR2):
-                signal.signal(number, self.checkpoint)
         try:
-            value = function(*args, **keywords)
-        except SystemExit as end:
-            if end.code in (None, 0):
-                return self.succeed(None)
-            self.fail("the function called sys.exit(%r)" % (end.code,))
-            raise
-        except KeyboardInterrupt:
-            return self.fail("the rank was interrupted (SIGINT)")
-        except Exception as error:
-            return self.fail("%s: %s" % (type(error).__name__, error), error)
-        return self.succeed(value)
+            self.load()
+            return self.finish(0, self.called())
+        except BaseException as error:
+            return self.fail(error)
 
-    def load(self) -> Optional[str]:
-        """Reads the call; returns why it cannot be read."""
+    def load(self) -> None:
+        """Reads the call."""
         there, here = tuple(self.facts["python"]), sys.version_info[:2]
         if there != here:
-            return (
+            raise Problem(
                 "the function was sent by Python %d.%d, and this rank has Python %d.%d (%s on %s): bytecode of one cannot be "
                 "read by the other; name another interpreter with `python=`, or submit with Python %d.%d"
                 % (there + here + (sys.executable, socket.gethostname()) + here)
@@ -90,24 +97,52 @@ class Rank:
         sys.path.extend(one for one in self.facts["path"] if one not in sys.path and os.path.exists(one))
         try:
             with open(os.path.join(self.folder, "call.pkl"), "rb") as file:
-                self.call = pickle.load(file)
+                self.call = unbound(*pickle.load(file))
         except ModuleNotFoundError as error:
-            return (
+            raise Problem(
                 "the function needs the module `%s`, which %s does not have: send it with `code={'dir': '.'}`, install it "
                 "there, or call cloudpickle.register_pickle_by_value(%s) before the submission"
                 % (error.name, socket.gethostname(), error.name)
-            )
+            ) from None
         except Exception as error:
             traceback.print_exc()
-            return "the function cannot be read on %s: %s: %s" % (socket.gethostname(), type(error).__name__, error)
-        return None
+            raise Problem("the function cannot be read on %s: %s" % (socket.gethostname(), told(error))) from None
+
+    def called(self) -> bytes:
+        """Calls the function, and returns its pickled value."""
+        function, args, keywords = self.call
+        if callable(getattr(function, "checkpoint", None)):
+            for number in SIGNALS:
+                signal.signal(number, self.checkpoint)
+        value = None
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            value = function(*args, **keywords)
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise
+        finally:
+            # A signal that comes now finds a value, which another attempt would lose.
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            return dumps(value)
+        except Exception as error:
+            kind = type(value).__name__
+            raise Problem("the result of rank %d (`%s`) cannot be sent: %s" % (self.number, kind, told(error))) from None
 
     def checkpoint(self, number: int, _frame: Any) -> None:
         """Asks the function what to call next, and starts that in a job of the same folder. Rank 0 does so for all."""
-        signal.signal(number, signal.SIG_IGN)
-        name = signal.Signals(number).name
-        if self.number != 0:
+        # A forked worker has this handler too, and an old copy of the object.
+        if self.number != 0 or os.getpid() != self.process:
             return
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            self.start_again(signal.Signals(number).name)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def start_again(self, name: str) -> None:
+        """Writes what to call next, and ends this attempt; returns if there is nothing to call."""
         function, args, keywords = self.call
         following = function.checkpoint(*args, **keywords)
         if following is None:
@@ -125,7 +160,7 @@ class Rank:
             # Slurm ends this process, and with it this attempt.
             time.sleep(300)
         else:
-            write(self.folder, "again", b"")
+            write(self.folder, "again", b"%d" % done)
         os._exit(AGAIN)
 
     def requeue(self) -> bool:
@@ -140,42 +175,58 @@ class Rank:
             return False
         return True
 
-    def succeed(self, value: Any) -> int:
-        """Writes the value."""
-        try:
-            payload = dumps(value)
-        except Exception as error:
-            kind = type(value).__name__
-            return self.fail("the result of rank %d (`%s`) cannot be sent: %s" % (self.number, kind, error))
-        return self.finish(0, payload=payload)
-
-    def fail(self, what: str, error: Optional[Exception] = None) -> int:
+    def fail(self, error: BaseException) -> int:
         """Writes what went wrong, also into the log."""
-        text, payload = what, b""
-        if error is not None:
-            # The first frame is that of this file.
-            inner = error.__traceback__.tb_next if error.__traceback__ else None
-            text = "".join(traceback.format_exception(type(error), error, inner))
+        code, what, payload = 1, told(error), b""
+        inner = error.__traceback__
+        while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
+            inner = inner.tb_next
+        text = "".join(traceback.format_exception(type(error), error, inner))
+        if isinstance(error, Problem):
+            text = what = str(error)
+        elif isinstance(error, SystemExit):
+            code = error.code if isinstance(error.code, int) else 1
+            text = what = "the function called sys.exit(%r)" % (error.code,)
+        elif isinstance(error, KeyboardInterrupt):
+            what = "the rank was interrupted (SIGINT)"
+        elif isinstance(error, Exception):
             try:
                 payload = dumps(error)
             except Exception:
                 # The text has what the object would tell.
                 payload = b""
         print(text, file=sys.stderr, flush=True)
-        return self.finish(1, payload=payload, what=what, traceback=text)
+        return self.finish(code, payload, what, text)
 
-    def finish(self, code: int, **end: Any) -> int:
+    def finish(self, code: int, payload: bytes, what: str = "", text: str = "") -> int:
         """Writes the end of this rank, and returns its exit code."""
-        facts = {
-            "ok": code == 0,
-            "rank": self.number,
-            "world": int(os.environ.get("WORLD_SIZE", 0)),
-            "host": socket.gethostname(),
-            "time": time.time(),
-        }
-        # Plain values: whoever reads it knows how the rank ended, also where the payload cannot be read.
-        write(self.folder, "result-%d.pkl" % self.number, pickle.dumps(dict(facts, **end), protocol=4))
+        for data in (payload, b""):
+            end = {
+                "ok": code == 0,
+                "rank": self.number,
+                "world": self.world,
+                "host": socket.gethostname(),
+                "time": time.time(),
+                "what": what,
+                "traceback": text,
+            }
+            # Plain values first: whoever reads them knows how the rank ended, also where the payload cannot be read.
+            try:
+                write(self.folder, "result-%d.pkl" % self.number, pickle.dumps(end, protocol=4) + data)
+                break
+            except OSError as error:
+                # The disk may have room for the words alone.
+                code, what = code or 1, what or "the result of rank %d cannot be written: %s" % (self.number, error)
+                print("weftrun: %s: %s" % (self.folder, error), file=sys.stderr)
         return code
+
+
+def told(error: BaseException) -> str:
+    """Returns an exception in one line."""
+    try:
+        return "%s: %s" % (type(error).__name__, error)
+    except Exception:
+        return "%s, which cannot be printed" % type(error).__name__
 
 
 def dumps(value: Any) -> bytes:
@@ -183,7 +234,7 @@ def dumps(value: Any) -> bytes:
     return bytes(importlib.import_module("cloudpickle").dumps(value))
 
 
-def _as_call(following: Any) -> Tuple[Any, Tuple[Any, ...], Dict[str, Any]]:
+def _as_call(following: Any) -> Call:
     """Returns what to call next: a callable, or submitit's ``DelayedSubmission``."""
     if hasattr(following, "function") and hasattr(following, "args") and hasattr(following, "kwargs"):
         return following.function, tuple(following.args), dict(following.kwargs)
@@ -194,12 +245,14 @@ def _as_call(following: Any) -> Tuple[Any, Tuple[Any, ...], Dict[str, Any]]:
 
 def main() -> int:
     """Runs the rank that the environment names."""
+    # Until the function runs, and after it, a signal would find nothing to keep.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     variable = sys.argv[1]
-    number = os.environ.get(variable, "")
+    number, world = (os.environ.get(name, "") for name in sys.argv[1:3])
     if not number.isdigit():
         print("run.py: the environment has no number of a rank in %s" % variable, file=sys.stderr)
         return 2
-    return Rank(os.path.dirname(os.path.abspath(__file__)), int(number)).run()
+    return Rank(os.path.dirname(os.path.abspath(__file__)), int(number), int(world) if world.isdigit() else 0).run()
 
 
 if __name__ == "__main__":

@@ -124,12 +124,12 @@ def import_optional(name: str, extra: str, purpose: str) -> Any:
 
 
 class _Report:
-    """A report of weftrun: plain data with the shape of ``-o json``. It does not change; :meth:`to_dict` gives a copy that may."""
+    """A report of weftrun: plain data with the shape of ``-o json``. Reports with the same data are equal."""
 
-    #: The report as ``-o json`` prints it.
+    #: The report as ``-o json`` prints it, not copied: what is changed in it is changed in the report. See :meth:`to_dict`.
     data: Dict[str, Any]
-    #: The key of its table.
-    _table = "findings"
+    #: The key of its table, and where its findings are.
+    _table = _found = "findings"
 
     def __init__(self, data: Dict[str, Any], **more: Any) -> None:
         self.__dict__.update(more, data=data)
@@ -140,10 +140,22 @@ class _Report:
     def __delattr__(self, name: str) -> None:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
+    def __eq__(self, other: object) -> bool:
+        return self.data == other.data if isinstance(other, type(self)) else NotImplemented
+
+    # The data may be changed, which a set would not see.
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def findings(self) -> List[Finding]:
         """What weftrun noticed, most severe first where the report is sorted so."""
-        return [Finding._of(finding) for finding in self.data.get("findings") or []]
+        return [Finding._of(finding) for finding in self._list(self._found)]
+
+    def _list(self, path: str) -> List[Any]:
+        value: Any = self.data
+        for key in path.split("."):
+            value = value.get(key) or {}
+        return list(value)
 
     def to_dict(self) -> Dict[str, Any]:
         """Returns a copy of the report, as ``-o json`` prints it."""
@@ -158,7 +170,7 @@ class _Report:
         return pandas.DataFrame([_html.flat(row) for row in self._rows()])
 
     def _rows(self) -> List[Mapping[str, Any]]:
-        return list(self.data.get(self._table) or [])
+        return self._list(self._found if self._table == "findings" else self._table)
 
     def __repr__(self) -> str:
         words = [f"{key}={value}" for key, value in self.data.items() if key != "schema" and isinstance(value, (str, int, float))]
@@ -335,17 +347,11 @@ class Import(_Report):
 class Doctor(_Report):
     """What of a target is reachable, with which rights."""
 
-    @property
-    def findings(self) -> List[Finding]:
-        """What would prevent a job."""
-        return [Finding._of(finding) for finding in self._rows()]
-
-    def _rows(self) -> List[Mapping[str, Any]]:
-        return list(self.data["facts"].get("notes") or [])
+    _found = "facts.notes"
 
     @property
     def ok(self) -> bool:
-        """Whether no finding is an error."""
+        """Whether no finding, of what would prevent a job, is an error."""
         return all(finding.severity != "error" for finding in self.findings)
 
 
@@ -413,15 +419,9 @@ class Probe(_Report):
 
 
 class Report(_Report):
-    """Everything known of a job."""
+    """Everything known of a job. Its findings are what the logs say of the transports."""
 
-    @property
-    def findings(self) -> List[Finding]:
-        """What the logs say of the transports."""
-        return [Finding._of(finding) for finding in self._rows()]
-
-    def _rows(self) -> List[Mapping[str, Any]]:
-        return list(self.data["transport"].get("findings") or [])
+    _found = "transport.findings"
 
 
 @dataclass(frozen=True)

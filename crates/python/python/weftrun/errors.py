@@ -120,6 +120,7 @@ class SubmissionInterrupted(KeyboardInterrupt):
         submission: Optional[str] = None,
         name: Optional[str] = None,
         target: Optional[str] = None,
+        folder: Optional[str] = None,
     ) -> None:
         #: The job that was submitted; none if there is none, or if the cluster had not answered yet.
         self.handle = handle
@@ -127,6 +128,8 @@ class SubmissionInterrupted(KeyboardInterrupt):
         self.submission = submission
         if handle is not None:
             text = f"the job was submitted: {handle}"
+            if folder is not None:
+                text += f"; weftrun.FunctionJob.attach({folder!r}) has its result"
         elif submission is not None:
             text = (
                 f"the job `{name}` may have been submitted to `{target}`, as submission {submission}: "
@@ -135,7 +138,7 @@ class SubmissionInterrupted(KeyboardInterrupt):
         else:
             text = "nothing was submitted"
         super().__init__(text)
-        self._words = (handle, submission, name, target)
+        self._words = (handle, submission, name, target, folder)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return type(self), self._words
