@@ -97,7 +97,7 @@ fn last_lines(text: &str, of: usize, skip: usize) -> (String, String) {
     let (mut shown, mut size) = (Vec::new(), 0);
     for line in lines[..end].iter().rev() {
         let mut line = escape_controls(line).0.into_owned();
-        // A line that was asked for alone has more room.
+        // The only line (`tail`: 1, or the one that `grep` finds) has more room.
         let most = if end == 1 { DATA - 100 } else { LINE };
         if line.len() > most {
             let kept = (0..=most).rev().find(|at| line.is_char_boundary(*at)).unwrap_or(0);
@@ -135,6 +135,8 @@ struct Cut {
     keys: usize,
     chars: usize,
     depth: usize,
+    /// The number of the first item of the list that is cut: those before it were skipped.
+    first: usize,
 }
 
 /// Most items of a list that are tried to be shown.
@@ -157,7 +159,7 @@ const CUTS: [(usize, usize, usize, usize); 9] = [
 fn fit(value: &Value, at: &str, skip: usize) -> (String, String) {
     let mut larger = MOST_ITEMS;
     for (items, keys, chars, depth) in CUTS {
-        let to = Cut { items, keys, chars, depth };
+        let to = Cut { items, keys, chars, depth, first: skip };
         if let Some(mut fitting) = write(value, to, at, skip) {
             // As many items as fit: each step of the cuts is half of the one before.
             let (mut low, mut high) = (items.min(MOST_ITEMS), larger);
@@ -220,10 +222,10 @@ fn cut(value: &Value, to: Cut, at: &mut String, left_out: &mut Vec<Value>) -> Va
             if kept < items.len() {
                 note(at, kept, items.len());
             }
-            let inner = Cut { depth: to.depth.saturating_sub(1), ..to };
+            let inner = Cut { depth: to.depth.saturating_sub(1), first: 0, ..to };
             let mut shown = Vec::with_capacity(kept);
             for (index, item) in items.iter().take(kept).enumerate() {
-                at.push_str(&format!("/{index}"));
+                at.push_str(&format!("/{}", to.first + index));
                 shown.push(cut(item, inner, at, left_out));
                 at.truncate(length);
             }
@@ -234,7 +236,7 @@ fn cut(value: &Value, to: Cut, at: &mut String, left_out: &mut Vec<Value>) -> Va
             if kept < map.len() {
                 note(at, kept, map.len());
             }
-            let inner = Cut { depth: to.depth.saturating_sub(1), ..to };
+            let inner = Cut { depth: to.depth.saturating_sub(1), first: 0, ..to };
             let mut shown = serde_json::Map::new();
             for (key, item) in map.iter().take(kept) {
                 at.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1")));
@@ -284,6 +286,18 @@ mod tests {
         assert_eq!(data(&answer().part(Some("/a"), 2).unwrap().text("n", 0)), "[3]");
         assert_eq!(data(&answer().part(Some("/b"), 1).unwrap().text("n", 0)), "\"ext\"");
         assert!(answer().part(Some("/c"), 0).unwrap_err().is_error);
+    }
+
+    /// Pointers into a list of which items were skipped count from its beginning.
+    #[test]
+    fn pointers_behind_skipped_items_are_those_of_the_answer() {
+        let answer =
+            || Answer::new(json!({ "codes": [{ "t": "a".repeat(20_000) }, { "t": "b".repeat(20_000) }] }));
+        let text = answer().part(Some("/codes"), 1).unwrap().text("n", 1);
+        let left: Value = serde_json::from_str(data(&text).lines().nth(1).unwrap()).unwrap();
+        let at = left["left_out"][0]["at"].as_str().unwrap().to_owned();
+        assert_eq!(at, "/codes/1/t");
+        assert!(data(&answer().part(Some(&at), 0).unwrap().text("n", 0)).starts_with("\"bb"));
     }
 
     /// Whoever follows `left_out` reads every item once.

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
+use weftrun::core::mask::mask_value;
 use weftrun::{Error, ErrorKind};
 
 pub use child::stop_all;
@@ -202,8 +203,9 @@ impl Server {
                 if code != 0 {
                     return Err(verdict(Answer::new(plan), code));
                 }
-                let (rendered, _) = self.value(&verb("render", args)?).await?;
+                let (mut rendered, _) = self.value(&verb("render", args)?).await?;
                 let document = format!("{plan}\n{rendered}");
+                mask_value(&mut rendered);
                 Ok((json!({ "rendered": rendered, "plan": plan }), document, argv.to_vec()))
             }
             Some(Preview::Probe) => {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{is_secret_name, mask_value};
+use super::{is_secret_name, mask, mask_value};
 
 /// Parts up to this size are read as a whole: what is near a name decides.
 const SMALL: usize = 64 << 10;
@@ -17,7 +17,7 @@ const SMALL: usize = 64 << 10;
 /// ```
 /// use weftrun_core::mask::mask_json;
 /// assert_eq!(mask_json(r#"{"env":{"HF_TOKEN":"abc123"},"nodes":2}"#), r#"{"env":{"HF_TOKEN":"…"},"nodes":2}"#);
-/// assert_eq!(mask_json("no JSON"), "no JSON");
+/// assert_eq!(mask_json("no JSON, --token=abc123"), "no JSON, --token=…");
 /// ```
 pub fn mask_json(text: &str) -> Cow<'_, str> {
     let mut changed = Vec::new();
@@ -44,7 +44,13 @@ fn mask_part(part: &str, start: usize, changed: &mut Vec<(Range<usize>, String)>
         }
         return;
     }
-    let Ok(plain) = serde_json::from_str::<Value>(part) else { return };
+    let Ok(plain) = serde_json::from_str::<Value>(part) else {
+        // Nested too deep to be read.
+        if let Cow::Owned(shown) = mask(part) {
+            changed.push((start..start + part.len(), shown));
+        }
+        return;
+    };
     let mut shown = plain.clone();
     mask_value(&mut shown);
     if shown != plain {

@@ -299,7 +299,7 @@ fn run_with(model: &mut Model, name: &str, argument: &str) -> Result<Vec<Effect>
             Ok(effects)
         }
         Argument::Sort => {
-            super::sorting::by_name(model, argument)?;
+            super::sorting::by_name(model, name, argument)?;
             Ok(Vec::new())
         }
         Argument::Theme => {

@@ -45,9 +45,16 @@ pub(super) fn by_heading(model: &mut Model, heading: Heading) {
     }
 }
 
-/// Sorts the table of the screen by the column of this name.
-pub(super) fn by_name(model: &mut Model, name: &str) -> Result<(), String> {
-    match (model.screen, &mut model.open) {
+/// Sorts a table by the column of this name: the one that the command names (`sort-jobs`), or that of the screen.
+pub(super) fn by_name(model: &mut Model, command: &str, name: &str) -> Result<(), String> {
+    let screen = match command {
+        "sort-jobs" => Screen::Jobs,
+        "sort-ranks" => Screen::Overview,
+        "sort-collectives" => Screen::Bandwidth,
+        _ => model.screen,
+    };
+    match (screen, &mut model.open) {
+        (Screen::Overview | Screen::Bandwidth, None) => Err("no job is open".to_owned()),
         (Screen::Overview, Some(open)) => {
             open.row = 0;
             match open.lists_nodes() {

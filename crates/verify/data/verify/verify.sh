@@ -59,13 +59,13 @@ counters() {
 carried() {
   for port in /sys/class/infiniband/*/ports/*; do
     bytes=0 base=${port%/ports/*}
-    for counter in port_xmit_data port_rcv_data; do
-      value=$(first "$port/counters/$counter") && bytes=$((bytes + 4 * ${value:-0}))
+    for counter in counters/port_xmit_data counters/port_rcv_data hw_counters/tx_bytes hw_counters/rx_bytes hw_counters/rdma_read_bytes hw_counters/rdma_write_bytes; do
+      value=$(first "$port/$counter")
+      case $value in ''|*[!0-9]*) continue ;; esac
+      case $counter in counters/*) value=$((4 * value)) ;; esac
+      bytes=$((bytes + value))
     done
-    for counter in tx_bytes rx_bytes rdma_read_bytes rdma_write_bytes; do
-      value=$(first "$port/hw_counters/$counter") && bytes=$((bytes + ${value:-0}))
-    done
-    echo "${base##*/} $bytes"
+    echo "${base##*/}:${port##*/} $bytes"
   done
 }
 # Prints the cards that carried 500 MB or more within a second: how many, their MB, and the name of one.

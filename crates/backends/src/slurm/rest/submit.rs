@@ -168,6 +168,14 @@ impl Fields {
             // `gres` is ignored there, and the job would run without GPUs.
             "gpus-per-node" if self.parsers() => self.put("tres_per_node", format!("gres/gpu:{value}")),
             "gpus-per-node" => self.put("gpus_per_node", value),
+            "gpus" if self.parsers() => self.put("tres_per_job", format!("gres/gpu:{value}")),
+            "gpus" => self.put("gpus", value),
+            "gpus-per-task" if self.parsers() => self.put("tres_per_task", format!("gres/gpu:{value}")),
+            "gpus-per-task" => self.put("gpus_per_task", value),
+            "gres" if !value.contains(',') && value.starts_with("gpu:") => {
+                self.set("gpus-per-node", value.trim_start_matches("gpu:"))?;
+            }
+            "ntasks" => self.put("tasks", whole(name, value)?),
             "ntasks-per-node" => self.put("tasks_per_node", whole(name, value)?),
             "cpus-per-task" => self.put("cpus_per_task", whole(name, value)?),
             "nice" => self.put("nice", whole(name, value)?),
@@ -207,7 +215,9 @@ impl Fields {
         // no files.
         let mut variables = vec![("PATH", PATH.to_owned()), ("WEFTRUN_ONCE", "1".to_owned())];
         if let (Some(nodes), Some(tasks)) = (nodes, tasks) {
-            self.put("tasks", nodes.saturating_mul(tasks));
+            if !self.fields.contains_key("tasks") {
+                self.put("tasks", nodes.saturating_mul(tasks));
+            }
             // srun reads it; sbatch sets it. All components have the first one's environment.
             variables.extend((!is_component).then(|| ("SLURM_NTASKS_PER_NODE", tasks.to_string())));
         }
@@ -290,6 +300,17 @@ mod tests {
         let script = "#!/bin/sh\n#SBATCH --exclude=n[1-2],gpu-17\n";
         let body = description(45, script);
         assert_eq!(body.expect("it has fields")["job"]["excluded_nodes"], json!(["n1", "n2", "gpu-17"]));
+    }
+
+    /// What an imported script that is carried as it is requests by its own lines.
+    #[test]
+    fn requests_of_all_nodes_have_fields() {
+        let script = "#!/bin/sh\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\n#SBATCH --ntasks=6\n#SBATCH --ntasks-per-node=4\n";
+        let job = |version| description(version, script).expect("it has fields")["job"].clone();
+        assert_eq!((&job(45)["tres_per_node"], &job(45)["tasks"]), (&json!("gres/gpu:a100:4"), &json!(6)));
+        assert_eq!(job(38)["gpus_per_node"], json!("a100:4"));
+        let all = description(45, "#!/bin/sh\n#SBATCH --gpus=8\n").expect("it has a field");
+        assert_eq!(all["job"]["tres_per_job"], json!("gres/gpu:8"));
     }
 
     #[test]

@@ -96,10 +96,12 @@ impl Chunk {
             "which",
             "pwd",
         ];
+        // What a command expands may see it, too, and a path may be relative.
+        const EXPANDS: [&str; 5] = ["$(", "`", "PWD", " ./", "=./"];
         const OF_SHAPE: [&str; 6] =
             ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS", "SLURM_CPUS", "SLURM_JOB_CPUS", "SLURM_STEP"];
         let is_blind = |command: &ScriptCommand| BLIND.contains(&base(command, command.program));
-        let reads = OF_SHAPE.iter().any(|name| self.text.contains(name));
+        let reads = OF_SHAPE.iter().chain(&EXPANDS).any(|part| self.text.contains(part));
         reads || !(self.is_farewell() || self.single().is_some_and(|(_, command)| is_blind(command)))
     }
 

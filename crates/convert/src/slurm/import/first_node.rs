@@ -62,7 +62,7 @@ impl FirstNode {
 }
 
 /// Returns the variables that a command sets, with their values, line by line.
-pub(super) fn assignments(text: &str) -> impl Iterator<Item = (&str, &str)> {
+fn assignments(text: &str) -> impl Iterator<Item = (&str, &str)> {
     const SETS: &str = r#"(?:^|[\s;&|({])([A-Za-z_][A-Za-z0-9_]*)=("\$\([^)]*\)"|\$\([^)]*\)\S*|"[^"]*"\S*|'[^']*'\S*|[^\s;&|]*)"#;
     static SET: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SETS).ok());
     let of_line = |line| SET.iter().flat_map(move |set| set.captures_iter(without_comment(line)));

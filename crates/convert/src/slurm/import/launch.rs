@@ -4,13 +4,14 @@
 use serde_json::json;
 
 use super::body::{self, Chunk, base};
-use super::first_node::{FirstNode, assignments};
+use super::first_node::FirstNode;
 use super::literal::literal;
 use super::whole::argument_of;
 use super::{Import, lost};
 use crate::kubeflow::TORCHRUN_OPTIONS;
 use crate::slurm::{Directive, Directives, Program, Script};
 use weftrun_core::Finding;
+use weftrun_core::shell::ScriptCommand;
 use weftrun_core::spec::Launch;
 
 /// Options that weftrun's own srun sets, that the job file already holds, or that change nothing where one
@@ -96,10 +97,11 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
             import.shell
         ));
     }
-    let passed = |chunk: &&Chunk| import.spec.env.iter().any(|set| reads_variable(&chunk.text, &set.name));
-    if let Some(chunk) = before.iter().find(passed) {
+    if !import.spec.env.is_empty()
+        && let Some(chunk) = before.iter().find(|chunk| !chunk.is_farewell())
+    {
         let line = chunk.text.trim().lines().next().unwrap_or_default().trim();
-        return Err(format!("`{line}` reads a variable of `#SBATCH --export`"));
+        return Err(format!("`{line}` sees or sets the variables of `#SBATCH --export`"));
     }
     let shell_options = import.shell_options.clone();
     let has_option = |letter, name| body::has_option(before, &shell_options, letter, name);
@@ -133,6 +135,11 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let (options, used) = Directives::read(Program::Srun, &words);
     raw.iter().take(used).try_for_each(|raw| plain(raw).map(drop))?;
     refuse_other_shape(import, &options, before)?;
+    let is_told = before.iter().any(|chunk| chunk.text.contains("SLURM_EXPORT_ENV"));
+    if import.slurm.contains_key("export") && !options.has("export") && !is_told {
+        let what = "`#SBATCH --export` without ALL, after which the script's `srun` passes on no other variables: the ranks of the job get them";
+        import.findings.push(lost(what).fix("nothing, if the ranks may have the variables of the job"));
+    }
     srun(import, options)?;
     let rest = raw.get(used..).unwrap_or_default();
     // srun looks a program up in the working directory too (srun(1)), and the shell of a rendered script does not.
@@ -152,7 +159,14 @@ impl Import {
     /// Leaves out the port that the script gives its first rank: the rendered script sets one, behind `setup`.
     fn port(&mut self, before: &[Chunk]) {
         const NAME: &str = "MASTER_PORT";
-        if before.iter().flat_map(|chunk| assignments(&chunk.text)).any(|(name, _)| name == NAME) {
+        let sets = |word: &String| word.split_once('=').is_some_and(|(name, _)| name == NAME);
+        let command_sets = |command: &ScriptCommand| {
+            matches!(base(command, command.program), "export" | "declare" | "typeset" | "readonly")
+                && command.words.iter().any(sets)
+        };
+        if before.iter().flat_map(|chunk| &chunk.commands).any(command_sets)
+            || before.iter().any(|chunk| chunk.text.trim_start().starts_with("MASTER_PORT="))
+        {
             self.spec.env.retain(|variable| variable.name != NAME);
             let fix = "nothing, if only the ranks use it: weftrun gives each job a port";
             self.findings.push(lost("`MASTER_PORT` of the script").fix(fix));
@@ -165,16 +179,6 @@ fn plain(raw: &str) -> Simple<String> {
     const MOST: usize = 60;
     let shown: String = raw.chars().take(MOST).collect();
     literal(raw).ok_or_else(|| format!("the shell expands `{shown}` in the command that starts the ranks"))
-}
-
-/// Returns whether a text expands a variable.
-fn reads_variable(text: &str, name: &str) -> bool {
-    text.match_indices(name).any(|(at, _)| {
-        let next = text.get(at + name.len()..).and_then(|rest| rest.chars().next());
-        let before = text.get(..at).unwrap_or_default();
-        let is_end = !next.is_some_and(|c| c == '_' || c.is_ascii_alphanumeric());
-        is_end && (before.ends_with('$') || before.ends_with("${"))
-    })
 }
 
 fn is_mpirun(program: &str) -> bool {
@@ -205,10 +209,6 @@ fn refuse_other_shape(import: &Import, options: &Directives, before: &[Chunk]) -
 fn srun(import: &mut Import, mut options: Directives) -> Simple {
     if options.has("het-group") || options.has("multi-prog") {
         return Err("the script's `srun` starts different programs".to_owned());
-    }
-    if import.slurm.contains_key("export") && !options.has("export") {
-        let what = "`--export=NONE`, after which the script's `srun` passes no variables on: the ranks of the job get them";
-        import.findings.push(lost(what).fix("nothing, if the ranks may have the variables of the job"));
     }
     let nodes = import.role.nodes;
     let number = Directives::number;

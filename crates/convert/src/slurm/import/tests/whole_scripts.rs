@@ -157,8 +157,13 @@ fn commands_before_the_ranks_see_the_job_of_the_script() {
         ("-N 2", "source venv/bin/activate\nsrun --chdir=/tmp python a.py", false),
         ("-N 2", "srun --chdir=/tmp python a.py", true),
         ("-N 2 --ntasks-per-node=2", "module load $1\nsrun python a.py", false),
+        ("-N 2 --export=ALL,VENV=/x", "echo go\nsrun python a.py", true),
+        ("-N 2 --export=ALL,NCCL_DEBUG=WARN", "export NCCL_DEBUG=INFO\nsrun python a.py", false),
+        ("-N 2", "export DATA=$PWD/data\nsrun --chdir=/scratch python a.py", false),
+        ("-N 2", "export OMP_NUM_THREADS=$(nproc)\nsrun -c 8 --ntasks-per-node=4 python a.py", false),
+        ("-N 2", "export OMP_NUM_THREADS=8\nsrun -c 8 --ntasks-per-node=4 python a.py", true),
         ("-N 2 --export=ALL,VENV=/x", "source $VENV/bin/activate\nsrun python a.py", false),
-        ("-N 2 --export=ALL,VENV=/x", "source /VENV/bin/activate\nsrun python a.py", true),
+        ("-N 2 --export=ALL,VENV=/x", "source /VENV/bin/activate\nsrun python a.py", false),
         ("-N 2 --ntasks-per-node=2", "f() { module load $1; }\nf cuda\nsrun -ul python a.py", true),
     ] {
         assert_eq!(launch(head, body) != Launch::Once, converted, "{head} {body}");
