@@ -196,8 +196,12 @@ fn a_plan_for_slurm_says_where_the_job_runs_and_what_a_node_failure_does() {
 fn a_plan_of_a_whole_script_counts_tasks() {
     let place = Place::new();
     let body = "if true; then srun torchrun --nnodes 2 --nproc_per_node 8 a.py; fi\n";
-    for (head, counted) in [("-n 16", "2 nodes, 16 tasks, ranks unknown"), ("-N 2", "2 nodes, ranks unknown")]
-    {
+    for (head, counted) in [
+        ("-N 2 --ntasks-per-node=8", "2 nodes, 16 tasks, ranks unknown"),
+        // The total is among the lines of the script.
+        ("-n 16", "2 nodes, ranks unknown"),
+        ("-N 2", "2 nodes, ranks unknown"),
+    ] {
         place.write("a.sbatch", format!("#!/bin/bash\n#SBATCH -J a {head}\n{body}"));
         let job = place.run("import sbatch a.sbatch");
         place.write("a.toml", &job.out);
